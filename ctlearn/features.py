@@ -1,0 +1,69 @@
+"""Feature maps and normalisation: what is done to keys and queries before they meet.
+
+Each works along the last axis, on floats, SymPy rationals and SymPy symbols.
+"""
+
+import numpy as np
+
+from ctlearn.scalars import exp, is_exact, shift, sqrt
+
+
+def identity(x: np.ndarray) -> np.ndarray:
+    """X itself: plain linear attention."""
+    return x
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    """max(x, 0): non-negative, and zero on half the line."""
+    return _choose(x, x, 0 * x)
+
+
+def elu_plus_one(x: np.ndarray) -> np.ndarray:
+    """1 + x where x > 0, exp(x) elsewhere: positive. [katharopoulos2020, eq. 7]"""
+    # exp only sees x <= 0, where it cannot overflow
+    return _choose(x, x + 1, exp(-relu(-x)))
+
+
+def softmax_feature(x: np.ndarray) -> np.ndarray:
+    """exp(x) over its sum: positive, and every feature vector sums to one."""
+    weights = exp(x - shift(x)[..., None])
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def quadratic(x: np.ndarray) -> np.ndarray:
+    """All products of two channels, [d] to [d^2]: dot products are squared."""
+    return (x[..., :, None] * x[..., None, :]).reshape(*x.shape[:-1], -1)
+
+
+def normalise(x: np.ndarray, eps: float = 1e-6) -> np.ndarray:
+    """X / sqrt(x'x + eps): length one, save for vectors not much longer than sqrt(eps).
+
+    The zero vector stays zero, with a finite slope of 1/sqrt(eps) there. Layers use
+    this formula too. `eps` is any positive number; exact worlds want an exact one.
+    """
+    return x / sqrt((x * x).sum(axis=-1, keepdims=True) + eps)
+
+
+def orthonormal(x: np.ndarray) -> np.ndarray:
+    """The rows of x [n, d], n <= d, made orthonormal one after another (Gram-Schmidt).
+
+    Rows beyond d become zero, so that they meet no other.
+    """
+    rows = np.zeros_like(x)
+    for i in range(min(x.shape)):
+        row = x[i] - (x[i] @ rows.T) @ rows
+        row = row - (row @ rows.T) @ rows  # twice is enough in floating point
+        rows[i] = row / sqrt(row @ row)
+    return rows
+
+
+def _choose(x: np.ndarray, positive: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """`positive` where x > 0, else `other`; piecewise where x is a symbol."""
+    if not is_exact(x):
+        return np.where(x > 0, positive, other)
+    import sympy
+
+    out = np.empty(x.shape, dtype=object)
+    for i in np.ndindex(x.shape):
+        out[i] = sympy.Piecewise((positive[i], x[i] > 0), (other[i], True))
+    return out

@@ -1,0 +1,1 @@
+"""What the book states, and the proof of it: one file a mechanism or topic."""

@@ -1,0 +1,109 @@
+"""Gated linear attention (GLA): let every key channel fade at a rate of its own.
+
+    S_t = Diag(alpha_t) S_{t-1} + k_t v_t',   o_t = S_t' q_t,   alpha_t in [0, 1]^{d_k}
+
+A scalar alpha_t for each token fades the whole state at once. alpha is passed as its
+log; minus infinity forgets everything before the token. The gate acts on the rows of
+S, so on key channels. [yang2024gla, eqs. 3-4]
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ctlearn import memory
+from ctlearn.mechanism import Limit, Mechanism, Place, Write
+from ctlearn.memory import initial_state, scan
+from ctlearn.scalars import exp
+from ctlearn.shapes import checked, checked_step
+
+
+@checked_step
+def step(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, *, log_decay: Any, S: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Forget, write, answer: 3 d_k d_v multiplications."""
+    S = np.reshape(exp(log_decay), (-1, 1)) * S + np.outer(k, v)
+    return S.T @ q, S
+
+
+@checked
+def recurrent(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    *,
+    log_decay: np.ndarray,
+    S: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """One token after another, O(T d_k d_v)."""
+    per_token = {"log_decay": log_decay}
+    return scan(step, q, k, v, per_token=per_token, S=initial_state(k, v, S))
+
+
+@checked
+def parallel(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    *,
+    log_decay: np.ndarray,
+    S: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Every query against every key, each pair decayed by what lies between them."""
+    return memory.parallel(q, **write(k, v, log_decay=log_decay), S=S)
+
+
+@checked
+def chunkwise(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    *,
+    log_decay: np.ndarray,
+    S: np.ndarray | None = None,
+    chunk_size: int = 64,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Parallel inside a chunk, recurrent between."""
+    forgetting = write(k, v, log_decay=log_decay)
+    return memory.chunkwise(q, **forgetting, S=S, chunk_size=chunk_size)
+
+
+def write(k: np.ndarray, v: np.ndarray, *, log_decay: np.ndarray) -> Write:
+    """Write the value at the key after forgetting."""
+    return Write(k=k, z=v, log_decay=log_decay)
+
+
+MECHANISM = Mechanism(
+    module=__name__,
+    title="Gated linear attention (GLA)",
+    citations=("yang2024gla",),
+    inputs={"q": "real", "k": "real", "v": "real", "log_decay": "log_decay"},
+    place=Place(
+        function_class="linear map",
+        objective="dot product",
+        optimiser="gradient descent, step size 1",
+        schedule="every token",
+        control="decay, one rate for each key channel, from the data",
+        state="d_k * d_v",
+    ),
+    limits=(
+        Limit(
+            target="linear_attention",
+            when="alpha = 1",
+            here=lambda x: x | {"log_decay": 0 * x["log_decay"]},
+            there=lambda x: {name: x[name] for name in ("q", "k", "v")},
+        ),
+        Limit(
+            target="retention",
+            when="alpha the same in every channel and at every token",
+            here=lambda x: (
+                x | {"log_decay": x["log_decay"][:1, :1] + 0 * x["log_decay"]}
+            ),
+            there=lambda x: (
+                {name: x[name] for name in ("q", "k", "v")}
+                | {"log_gamma": x["log_decay"][0, 0]}
+            ),
+        ),
+    ),
+)

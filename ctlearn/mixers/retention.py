@@ -1,0 +1,107 @@
+"""Retention: every association fades by the same factor at every token.
+
+    S_t = gamma S_{t-1} + k_t v_t',   o_t = S_t' q_t,   gamma in [0, 1]
+
+The core of RetNet, without its rotation of keys and queries. Each head has one
+constant gamma, passed as its log. [sun2023retnet, eqs. 5-7]
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ctlearn import memory
+from ctlearn.mechanism import Limit, Mechanism, Place, Write
+from ctlearn.memory import initial_state, scan
+from ctlearn.scalars import exp
+from ctlearn.shapes import checked, checked_step
+
+
+@checked_step
+def step(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, *, log_gamma: Any, S: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fade, write, answer: 3 d_k d_v multiplications."""
+    S = exp(log_gamma) * S + np.outer(k, v)
+    return S.T @ q, S
+
+
+@checked
+def recurrent(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    *,
+    log_gamma: Any,
+    S: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """One token after another, O(T d_k d_v)."""
+    return scan(step, q, k, v, S=initial_state(k, v, S), log_gamma=log_gamma)
+
+
+@checked
+def parallel(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    *,
+    log_gamma: Any,
+    S: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Every query against every key, a pair of distance n weighted by gamma^n."""
+    return memory.parallel(q, **write(k, v, log_gamma=log_gamma), S=S)
+
+
+@checked
+def chunkwise(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    *,
+    log_gamma: Any,
+    S: np.ndarray | None = None,
+    chunk_size: int = 64,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Parallel inside a chunk, recurrent between."""
+    fading = write(k, v, log_gamma=log_gamma)
+    return memory.chunkwise(q, **fading, S=S, chunk_size=chunk_size)
+
+
+def write(k: np.ndarray, v: np.ndarray, *, log_gamma: Any) -> Write:
+    """Write the value at the key after fading the whole state."""
+    return Write(k=k, z=v, log_decay=np.full(len(k), log_gamma, dtype=k.dtype))
+
+
+def head_log_gammas(n_heads: int) -> np.ndarray:
+    """log(1 - 2^(-5-h)) for heads h = 0, 1, ...: RetNet's rates. [sun2023retnet, eq. 8]
+
+    Head 0 keeps 31/32 of its state at each token; each further head forgets half as
+    fast as the one before.
+    """
+    if n_heads < 1:
+        raise ValueError(f"n_heads: expected at least 1, got {n_heads}")
+    return np.log1p(-(2.0 ** (-5.0 - np.arange(n_heads))))
+
+
+MECHANISM = Mechanism(
+    module=__name__,
+    title="Retention (core of RetNet)",
+    citations=("sun2023retnet",),
+    inputs={"q": "real", "k": "real", "v": "real", "log_gamma": "log_decay"},
+    place=Place(
+        function_class="linear map",
+        objective="dot product",
+        optimiser="gradient descent, step size 1",
+        schedule="every token",
+        control="decay, one constant for each head",
+        state="d_k * d_v",
+    ),
+    limits=(
+        Limit(
+            target="linear_attention",
+            when="gamma = 1",
+            here=lambda x: x | {"log_gamma": 0 * x["log_gamma"]},
+            there=lambda x: {name: x[name] for name in ("q", "k", "v")},
+        ),
+    ),
+)

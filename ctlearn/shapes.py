@@ -1,0 +1,320 @@
+"""The glossary: every size and array of the book, once.
+
+The notation page prints it, the site colours letters by its roles, and `check` reads
+the shapes of arguments off it. References see one head; a layer adds batch and heads.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Symbol:
+    """One letter of the book.
+
+    `tex` is how it is printed and `shapes` lists the shapes it may have, in letters
+    of other entries. `role` decides its colour: key, value, query, state, output,
+    error, decay, rate or size. `elsewhere` says what other people call it.
+    """
+
+    name: str
+    tex: str
+    role: str
+    meaning: str
+    shapes: tuple[Shape, ...] = ()
+    range: str = ""
+    elsewhere: str = ""
+
+    def shape_text(self) -> str:
+        """The allowed shapes as a reader writes them: `[T] or [T, d_k]`."""
+        return " or ".join(f"[{', '.join(shape)}]" for shape in self.shapes)
+
+
+_SYMBOLS = (
+    Symbol(name="T", tex="T", role="size", meaning="number of tokens read"),
+    Symbol(
+        name="d_k",
+        tex="d_k",
+        role="size",
+        meaning="size of a key and of a query",
+        elsewhere="K (flash-linear-attention), d_state or N (Mamba-2), DHQK (mLSTM)",
+    ),
+    Symbol(
+        name="d_v",
+        tex="d_v",
+        role="size",
+        meaning="size of a value and of an output",
+        elsewhere="V (flash-linear-attention), headdim or P (Mamba-2), DHHV (mLSTM)",
+    ),
+    Symbol(
+        name="d_phi",
+        tex="d_\\phi",
+        role="size",
+        meaning="size of a key or query after the feature map",
+    ),
+    Symbol(
+        name="N",
+        tex="N",
+        role="size",
+        meaning="number of key–value pairs stored, where it is not every token",
+    ),
+    Symbol(
+        name="chunk_size",
+        tex="C",
+        role="size",
+        meaning="tokens that one chunk works on at once; it never changes a result",
+        range="1, 2, 3, …",
+        elsewhere="BT (flash-linear-attention), block_len (Mamba-2), L (mLSTM)",
+    ),
+    Symbol(
+        name="Q",
+        tex="Q",
+        shapes=(("T", "d_k"),),
+        role="query",
+        meaning="all queries, one row a token",
+    ),
+    Symbol(
+        name="K",
+        tex="K",
+        shapes=(("T", "d_k"),),
+        role="key",
+        meaning="all keys, one row a token; a key–value cache holds those so far",
+    ),
+    Symbol(
+        name="V",
+        tex="V",
+        shapes=(("T", "d_v"),),
+        role="value",
+        meaning="all values, one row a token",
+    ),
+    Symbol(
+        name="q",
+        tex="q_t",
+        shapes=(("T", "d_k"),),
+        role="query",
+        meaning="what token t asks the memory",
+        elsewhere="C (Mamba-2), r (RWKV)",
+    ),
+    Symbol(
+        name="k",
+        tex="k_t",
+        shapes=(("T", "d_k"),),
+        role="key",
+        meaning="the place at which token t writes",
+        elsewhere="B (Mamba-2)",
+    ),
+    Symbol(
+        name="v",
+        tex="v_t",
+        shapes=(("T", "d_v"),),
+        role="value",
+        meaning="what token t wants found at its key",
+        elsewhere="x (Mamba-2)",
+    ),
+    Symbol(
+        name="o",
+        tex="o_t",
+        shapes=(("T", "d_v"),),
+        role="output",
+        meaning="the answer to the query of token t, read after token t has written",
+        elsewhere="y (Mamba-2), H (mLSTM)",
+    ),
+    Symbol(
+        name="log_decay",
+        tex="\\log \\alpha_t",
+        shapes=(("T",), ("T", "d_k")),
+        role="decay",
+        meaning="log of what the state keeps, for the head or for each key channel",
+        range="[−∞, 0]; −∞ forgets everything, exactly",
+        elsewhere="g or gk (flash-linear-attention), dA (Mamba-2), log γ (RetNet)",
+    ),
+    Symbol(
+        name="log_gamma",
+        tex="\\log \\gamma",
+        shapes=((),),
+        role="decay",
+        meaning="log of a decay that is the same at every token",
+        range="[−∞, 0]",
+        elsewhere="log γ (RetNet)",
+    ),
+    Symbol(
+        name="beta",
+        tex="\\beta_t",
+        shapes=(("T",),),
+        role="rate",
+        meaning="strength of a write, the step size of one step of learning",
+        range="(0, 1) as a rule, up to 2 for reflections",
+        elsewhere="η (TTT), θ (Titans)",
+    ),
+    Symbol(
+        name="S",
+        tex="S_t",
+        shapes=(("d_k", "d_v"),),
+        role="state",
+        meaning="the state, read as Sᵀq: rows are key channels, columns value channels",
+        elsewhere="h (flash-linear-attention), transposed in the DeltaNet papers",
+    ),
+    Symbol(
+        name="n",
+        tex="n_t",
+        shapes=(("d_phi",),),
+        role="state",
+        meaning="the sum of the keys' features, by which an output is normalised",
+        elsewhere="z (Katharopoulos et al.), n (mLSTM)",
+    ),
+    Symbol(
+        name="e",
+        tex="e_t",
+        shapes=(("T", "d_k"),),
+        role="error",
+        meaning="the erase direction: where the old answer is read to be removed",
+    ),
+    Symbol(
+        name="z",
+        tex="z_t",
+        shapes=(("T", "d_v"),),
+        role="value",
+        meaning="the written row: what takes the old answer's place",
+    ),
+    Symbol(
+        name="u",
+        tex="u_t",
+        shapes=(("T", "d_v"),),
+        role="error",
+        meaning="what a token really adds along its key: the written less the erased",
+        elsewhere="v_new (flash-linear-attention), pseudo-values (DeltaNet papers)",
+    ),
+    Symbol(
+        name="phi",
+        tex="\\phi",
+        role="key",
+        meaning="a feature map, applied to keys and queries alike",
+    ),
+)
+
+GLOSSARY: dict[str, Symbol] = {symbol.name: symbol for symbol in _SYMBOLS}
+
+
+def check(arguments: Mapping[str, Any], *, per_token: bool = False) -> None:
+    """Check every argument that the glossary names.
+
+    `per_token` drops the leading T, for the forms that see one token. Names that the
+    glossary does not hold, and arguments that are None, are left alone.
+
+    Raises
+    ------
+    TypeError
+        An argument is not an array, holds integers, or differs in dtype from the first.
+    ValueError
+        A shape does not fit, `chunk_size` is below 1, or a decay is positive or NaN.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    dtype: tuple[np.dtype, str] | None = None
+    for name, value in arguments.items():
+        if name == "chunk_size":
+            _check_chunk_size(value)
+        symbol = GLOSSARY.get(name)
+        # a state of several arrays is checked by its mechanism
+        if symbol is None or not symbol.shapes or value is None or _is_record(value):
+            continue
+        shapes = symbol.shapes
+        if per_token:
+            shapes = tuple(shape[1:] if shape[0] == "T" else shape for shape in shapes)
+        if not (() in shapes and np.ndim(value) == 0):
+            dtype = _check_dtype(name, value, dtype)
+        check_shape(name, value, shapes, sizes)
+        if symbol.role == "decay":
+            _check_decay(name, np.asarray(value))
+
+
+def check_shape(
+    name: str,
+    value: Any,
+    shapes: tuple[Shape, ...],
+    sizes: dict[str, tuple[int, str]],
+) -> None:
+    """Fit `value` to one of `shapes`; `sizes` remembers each letter and who set it."""
+    expected = " or ".join(f"[{', '.join(shape)}]" for shape in shapes)
+    found = np.shape(value)
+    for shape in shapes:
+        if len(shape) != len(found):
+            continue
+        for letter, size in zip(shape, found, strict=True):
+            known, setter = sizes.setdefault(letter, (size, name))
+            if size != known:
+                raise ValueError(
+                    f"{name}: {letter} is {size} but {setter} has {letter} = {known} "
+                    f"(expected {expected}, got shape {found})"
+                )
+        return
+    raise ValueError(f"{name}: expected {expected}, got shape {found}")
+
+
+def _check_chunk_size(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"chunk_size: expected an integer, got {value!r}")
+    if value < 1:
+        raise ValueError(f"chunk_size: expected at least 1, got {value}")
+
+
+def _check_dtype(
+    name: str, value: Any, first: tuple[np.dtype, str] | None
+) -> tuple[np.dtype, str]:
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"{name}: expected a NumPy array, got {type(value).__name__}")
+    if value.dtype.kind not in "fO":
+        raise TypeError(
+            f"{name}: expected floating-point numbers or SymPy objects, "
+            f"got {value.dtype}"
+        )
+    if first is None:
+        return value.dtype, name
+    if value.dtype != first[0]:
+        raise TypeError(
+            f"{name}: dtype is {value.dtype} but {first[1]} has {first[0]}; "
+            "mixed dtypes are not promoted"
+        )
+    return first
+
+
+def _check_decay(name: str, log_decay: np.ndarray) -> None:
+    if log_decay.dtype.kind == "O":
+        # a symbol's sign may be unknown: only a number known to be positive is refused
+        if any(getattr(x, "is_positive", x > 0) for x in log_decay.flat):
+            raise ValueError(f"{name}: expected values in [−∞, 0], got a positive one")
+        return
+    bad = log_decay[~(log_decay <= 0)]
+    if bad.size:
+        raise ValueError(f"{name}: expected values in [−∞, 0], got {bad.flat[0]}")
+
+
+def _is_record(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields")
+
+
+def checked(form: Callable) -> Callable:
+    """Check the arguments of a form that sees a sequence before it runs."""
+    return _checking(form, per_token=False)
+
+
+def checked_step(form: Callable) -> Callable:
+    """Check the arguments of a form that sees one token before it runs."""
+    return _checking(form, per_token=True)
+
+
+def _checking(form: Callable, *, per_token: bool) -> Callable:
+    signature = inspect.signature(form)
+
+    @functools.wraps(form)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        check(signature.bind(*args, **kwargs).arguments, per_token=per_token)
+        return form(*args, **kwargs)
+
+    return run

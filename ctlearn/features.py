@@ -9,7 +9,7 @@ from ctlearn.scalars import exp, is_exact, shift, sqrt
 
 
 def identity(x: np.ndarray) -> np.ndarray:
-    """X itself: plain linear attention."""
+    """The vector itself: plain linear attention."""
     return x
 
 
@@ -36,7 +36,7 @@ def quadratic(x: np.ndarray) -> np.ndarray:
 
 
 def normalise(x: np.ndarray, eps: float = 1e-6) -> np.ndarray:
-    """X / sqrt(x'x + eps): length one, save for vectors not much longer than sqrt(eps).
+    """Divide x by sqrt(x'x + eps): unit length, unless x is as short as sqrt(eps).
 
     The zero vector stays zero, with a finite slope of 1/sqrt(eps) there. Layers use
     this formula too. `eps` is any positive number; exact worlds want an exact one.

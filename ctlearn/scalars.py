@@ -31,7 +31,7 @@ def exp(x: Any) -> Any:
 
 
 def log(x: Any) -> Any:
-    """Take the log of each non-negative entry; 0 gives minus infinity in every world."""
+    """Take the log of each entry; 0 gives minus infinity in every world."""
     if not is_exact(x):
         with np.errstate(divide="ignore"):
             return np.log(x)

@@ -97,13 +97,11 @@ MECHANISM = Mechanism(
         Limit(
             target="retention",
             when="alpha the same in every channel and at every token",
-            here=lambda x: (
-                x | {"log_decay": x["log_decay"][:1, :1] + 0 * x["log_decay"]}
-            ),
-            there=lambda x: (
-                {name: x[name] for name in ("q", "k", "v")}
-                | {"log_gamma": x["log_decay"][0, 0]}
-            ),
+            here=lambda x: x | {"log_decay": 0 * x["log_decay"] + x["log_decay"][0, 0]},
+            there=lambda x: {
+                **{name: x[name] for name in ("q", "k", "v")},
+                "log_gamma": x["log_decay"][0, 0],
+            },
         ),
     ),
 )

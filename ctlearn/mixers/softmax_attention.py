@@ -7,7 +7,7 @@ sqrt(d_k); nothing is scaled here. [vaswani2017, eq. 1; the streaming form is
 milakov2018's, over blocks as in dao2022]
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def chunkwise(
     cached = len(S.K) - len(k)
     for start in range(0, len(k), chunk_size):
         queries = q[start : start + chunk_size]
-        mean = RunningMean.empty(queries, v)
+        mean = RunningMean(minus_infinity(q), 0, 0)
         for first in range(0, cached + start + len(queries), chunk_size):
             block = slice(first, first + chunk_size)
             scores = _causal(queries @ S.K[block].T, cached + start, first)
@@ -82,23 +82,14 @@ class RunningMean(NamedTuple):
     """A softmax-weighted mean that sees its scores block by block.
 
     For each of C queries: the largest score so far, the sum of the weights relative to
-    it, and the weighted sum of the values [C, d_v]. When a larger score arrives, what
-    was summed before is rescaled to it. [milakov2018, algorithm 3]
+    it, and the weighted sum of the values [C, d_v]; scalars before the first block.
+    When a larger score arrives, what was summed before is rescaled to it.
+    [milakov2018, algorithm 3]
     """
 
-    largest: np.ndarray
-    weight: np.ndarray
-    total: np.ndarray
-
-    @classmethod
-    def empty(cls, q: np.ndarray, v: np.ndarray) -> "RunningMean":
-        """Nothing seen yet, for the queries q."""
-        largest = np.full(len(q), minus_infinity(q), dtype=q.dtype)
-        return cls(
-            largest,
-            np.zeros(len(q), dtype=q.dtype),
-            np.zeros((len(q), v.shape[1]), dtype=v.dtype),
-        )
+    largest: Any
+    weight: Any
+    total: Any
 
     def absorb(self, scores: np.ndarray, V: np.ndarray) -> "RunningMean":
         """Take in one block of scores [C, n] and values [n, d_v]."""

@@ -54,15 +54,15 @@ def run(command: list[str], registry: str) -> None:
     """Run `command` in the open; on failure say whether `registry` was out of reach."""
     # warnings of build tools are for the house's tests, not for who reads the book
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env=environment
-    )
-    assert process.stderr is not None
     said = []
-    for line in process.stderr:
-        sys.stderr.write(line)
-        said.append(line)
-    if process.wait() == 0:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            sys.stderr.write(line)
+            said.append(line)
+    if process.returncode == 0:
         return
     if UNREACHABLE.search("".join(said)):
         raise SetupError(

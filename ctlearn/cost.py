@@ -1,0 +1,107 @@
+"""What remembering costs: bytes kept, and multiplications done, as formulas.
+
+Bytes are those of the arrays themselves, `nbytes`; an allocator may take more. Each
+operation is one multiplication with its addition, and no plan is credited for the half
+of a causal matrix that it computes and masks. One head, unless `heads` says more; d_k
+and d_v are the sizes after any feature map. Sizes are whole numbers of at least 0.
+"""
+
+import math
+
+BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+
+
+def cache_bytes(
+    T: int, d_k: int, d_v: int, *, heads: int = 1, dtype: str = "float32"
+) -> int:
+    """Key-value cache after T tokens: each head keeps T keys and T values.
+
+    `heads` counts all heads of all layers that keep a cache of their own. Raises
+    KeyError for a dtype that `BYTES` lacks.
+    """
+    return heads * T * (d_k + d_v) * BYTES[dtype]
+
+
+def state_bytes(
+    d_k: int,
+    d_v: int,
+    *,
+    heads: int = 1,
+    normaliser: bool = False,
+    dtype: str = "float32",
+) -> int:
+    """A state [d_k, d_v] for each head, whatever T; `normaliser` adds a column."""
+    return heads * d_k * (d_v + normaliser) * BYTES[dtype]
+
+
+def equal_bytes(d_k: int, d_v: int) -> float:
+    """Number of tokens after which cache and state take the same room."""
+    return d_k * d_v / (d_k + d_v)
+
+
+def recurrent_operations(T: int, d_k: int, d_v: int) -> int:
+    """T writes of one outer product and T reads of the state."""
+    return 2 * T * d_k * d_v
+
+
+def parallel_operations(T: int, d_k: int, d_v: int) -> int:
+    """T x T scores, and their product with the values; no state comes in or goes out.
+
+    A state that does both costs 2 T d_k d_v more.
+    """
+    return T * T * (d_k + d_v)
+
+
+def chunkwise_operations(T: int, d_k: int, d_v: int, chunk_size: int) -> int:
+    """Each chunk: parallel inside, and one read and one write of the state.
+
+    The last chunk may be shorter. With chunk_size >= T this is the parallel plan with
+    a state. Raises ValueError for a chunk_size below 1.
+    """
+    if chunk_size < 1:
+        raise ValueError(f"chunk_size: expected at least 1, got {chunk_size}")
+    whole, rest = divmod(T, chunk_size)
+    inside = (whole * chunk_size**2 + rest**2) * (d_k + d_v)
+    return inside + 2 * T * d_k * d_v
+
+
+def softmax_step_operations(t: int, d_k: int, d_v: int) -> int:
+    """One query against a cache of t pairs; each is read once."""
+    return t * (d_k + d_v)
+
+
+def recurrent_numbers(d_k: int, d_v: int) -> int:
+    """Working memory of the recurrent plan: the state alone."""
+    return d_k * d_v
+
+
+def prefix_states_numbers(T: int, d_k: int, d_v: int) -> int:
+    """A state for every token at once, as a cumulative sum of outer products keeps."""
+    return T * d_k * d_v
+
+
+def parallel_numbers(T: int) -> int:
+    """Working memory of the parallel plan: its T x T scores."""
+    return T * T
+
+
+def chunkwise_numbers(d_k: int, d_v: int, chunk_size: int) -> int:
+    """Working memory of the chunkwise plan: one chunk's scores and one state."""
+    return chunk_size**2 + d_k * d_v
+
+
+def chunkwise_seconds(
+    T: int, d: int, chunk_size: float, *, per_chunk: float, per_operation: float
+) -> float:
+    """Two-term model of the chunkwise plan at d_k = d_v = d: overhead and arithmetic.
+
+    `per_chunk` and `per_operation` are seconds. Chunks are counted as T / chunk_size,
+    so the curve is smooth in it.
+    """
+    operations = T * (2 * d * d + 2 * chunk_size * d)
+    return per_chunk * T / chunk_size + per_operation * operations
+
+
+def best_chunk_size(d: int, *, per_chunk: float, per_operation: float) -> float:
+    """The chunk size at which that model is fastest: sqrt(per_chunk / (2 d per_op))."""
+    return math.sqrt(per_chunk / (2 * per_operation * d))

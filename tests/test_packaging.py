@@ -33,7 +33,7 @@ def run(python: Path | str, *arguments: str, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """A wheel built from a copy: a build in place leaves files that a later one sees."""
+    """A wheel, built from a copy: a build in place leaves files behind."""
     folder = tmp_path_factory.mktemp("wheel")
     copy = folder / "source"
     for name in ("ctlearn", "kernels"):

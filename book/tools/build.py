@@ -80,12 +80,15 @@ def write_site(code: str) -> bool:
     for made in (BUILD / ".doctrees", BUILD / "html"):
         shutil.rmtree(made, ignore_errors=True)
     strict = ["--warningiserror", "--nitpick", "--keep-going"]
-    command = [sys.executable, "-m", "jupyter_book.cli.main", "build", str(ROOT)]
+    # what the console script `jupyter-book` does, without the script
+    book = "import sys; from jupyter_book.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", book, "build", str(ROOT)]
     command += ["--path-output", str(ROOT / "book"), *strict]
     environment = os.environ | {"CTLEARN_EXECUTION_CACHE": str(cache)}
     # In notebooks/ lies nothing to import; a kernel must find the installed package.
     environment["PYTHONSAFEPATH"] = "1"
-    return subprocess.run(command, env=environment, check=False).returncode == 0
+    done = subprocess.run(command, env=environment, check=False)
+    return done.returncode == 0 and (BUILD / "html" / "index.html").exists()
 
 
 def main(arguments: list[str]) -> int:

@@ -45,15 +45,14 @@ def normalise(x: np.ndarray, eps: float = 1e-6) -> np.ndarray:
 
 
 def orthonormal(x: np.ndarray) -> np.ndarray:
-    """The rows of x [n, d], n <= d, made orthonormal one after another (Gram-Schmidt).
+    """Orthonormal rows in place of those of x [n, d]; rows beyond d are zero.
 
-    Rows beyond d become zero, so that they meet no other.
+    They are the rows of the reflection I - 2 uu'/u'u along the first row u of x, so
+    they are rational where x is. `x[0]` may not be zero.
     """
+    n, d = x.shape
     rows = np.zeros_like(x)
-    for i in range(min(x.shape)):
-        row = x[i] - (x[i] @ rows.T) @ rows
-        row = row - (row @ rows.T) @ rows  # twice is enough in floating point
-        rows[i] = row / sqrt(row @ row)
+    rows[:d] = (np.eye(d, dtype=x.dtype) - 2 * np.outer(x[0], x[0]) / (x[0] @ x[0]))[:n]
     return rows
 
 

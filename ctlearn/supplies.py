@@ -18,9 +18,14 @@ from ctlearn.scalars import TOLERANCE, log
 
 @dataclass(frozen=True)
 class Difference:
-    """How far two sides are apart: `equal`, and the largest gap as one can print it."""
+    """Whether two sides are equal, and the largest gap, as a number and to print.
+
+    The number is relative to the sides' own size for floats, and 0 or infinity for
+    exact worlds, where the text holds the gap itself.
+    """
 
     equal: bool
+    size: float
     text: str
 
 
@@ -156,12 +161,12 @@ def float_difference(left: np.ndarray, right: np.ndarray) -> Difference:
     left, right = np.asarray(left), np.asarray(right)
     _same_shape(left, right)
     if left.size == 0:
-        return Difference(True, "0")
+        return Difference(True, 0.0, "0")
     dtype = min(left.dtype, right.dtype, key=lambda dtype: dtype.itemsize)
     scale = max(1.0, float(np.abs(left).max()), float(np.abs(right).max()))
     gap = float(np.abs(left - right).max()) / scale
     # written so that NaN is a difference
-    return Difference(bool(gap <= TOLERANCE[dtype]), f"{gap:.1g}")
+    return Difference(bool(gap <= TOLERANCE[dtype]), gap, f"{gap:.1g}")
 
 
 def _exact_difference(left: np.ndarray, right: np.ndarray) -> Difference:
@@ -175,8 +180,8 @@ def _exact_difference(left: np.ndarray, right: np.ndarray) -> Difference:
             # a quotient is zero when its numerator is
             gap = sympy.expand(sympy.fraction(sympy.together(gap))[0])
         if gap != 0:
-            return Difference(False, sympy.sstr(gap)[:60])
-    return Difference(True, "0")
+            return Difference(False, float("inf"), sympy.sstr(gap)[:60])
+    return Difference(True, 0.0, "0")
 
 
 def _same_shape(left: np.ndarray, right: np.ndarray) -> None:

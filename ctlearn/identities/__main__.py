@@ -1,0 +1,118 @@
+"""`python -m ctlearn.identities`: run the ledger, print it, fail if anything fails."""
+
+import argparse
+import json
+import platform
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy
+import sympy
+from tqdm import tqdm
+
+from ctlearn import __version__
+from ctlearn.identities import identities
+from ctlearn.identities.engine import Result, run
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the identities asked for; 0 if all hold and every mutant is caught."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ctlearn.identities", description=__doc__
+    )
+    parser.add_argument("names", nargs="*", help="run only these (all by default)")
+    parser.add_argument("--json", type=Path, help="also write the results there")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (2 by default)")
+    asked = parser.parse_args(arguments)
+    unknown = set(asked.names) - set(identities())
+    if unknown:
+        parser.error(f"no identity named {', '.join(sorted(unknown))}")
+    names = asked.names or list(identities())
+    results = _run_all(names, asked.jobs)
+    for result in results:
+        print(_row(result))
+    killed = sum(sum(result.mutants.values()) for result in results)
+    total = sum(len(result.mutants) for result in results)
+    failed = [result for result in results if not result.passed]
+    print(
+        f"\n{len(results) - len(failed)} of {len(results)} identities hold, "
+        f"{killed} of {total} mutants caught."
+    )
+    for result in failed:
+        file, line = identities()[result.name].place
+        print(f"\n{result.name} at {file}:{line}")
+        for failure in result.failures:
+            print(f"  {failure}")
+    if asked.json:
+        asked.json.parent.mkdir(parents=True, exist_ok=True)
+        asked.json.write_text(json.dumps(_document(results), indent=1) + "\n")
+    return 1 if failed else 0
+
+
+def run_named(name: str) -> Result:
+    """Run one identity by its name, which unlike its claim can be sent to a process."""
+    return run(identities()[name])
+
+
+def _run_all(names: list[str], jobs: int) -> list[Result]:
+    progress: dict[str, Any] = {
+        "total": len(names),
+        "unit": "identity",
+        "disable": None,  # no bar where the output is not a terminal
+        "leave": False,
+    }
+    if jobs == 1 or len(names) == 1:
+        return [run_named(name) for name in tqdm(names, **progress)]
+    with ProcessPoolExecutor(jobs) as pool:
+        return list(tqdm(pool.map(run_named, names), **progress))
+
+
+def _row(result: Result) -> str:
+    mark = "ok  " if result.passed else "FAIL"
+    killed = f"{sum(result.mutants.values())}/{len(result.mutants)} mutants"
+    methods = "; ".join(result.methods)
+    kind = identities()[result.name].kind
+    return (
+        f"{mark} {result.name:<52} {kind:<14} "
+        f"{killed:<12} {result.seconds:5.1f} s  {methods}"
+    )
+
+
+def _document(results: list[Result]) -> dict[str, Any]:
+    return {
+        "versions": {
+            "ctlearn": __version__,
+            "python": platform.python_version(),
+            "numpy": numpy.__version__,
+            "sympy": sympy.__version__,
+        },
+        "entries": [_entry(result) for result in results],
+    }
+
+
+def _entry(result: Result) -> dict[str, Any]:
+    claim = identities()[result.name]
+    file, line = claim.place
+    return {
+        "name": claim.name,
+        "title": claim.title,
+        "kind": claim.kind,
+        "statement": claim.statement,
+        "source": claim.source,
+        "citations": list(claim.citations),
+        "equations": list(claim.equations),
+        "chapter": claim.chapter,
+        "methods": list(result.methods),
+        "mutants": [{"name": n, "killed": hit} for n, hit in result.mutants.items()],
+        "passed": result.passed,
+        "failures": list(result.failures),
+        "seconds": round(result.seconds, 3),
+        "file": file,
+        "line": line,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

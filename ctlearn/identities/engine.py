@@ -1,0 +1,266 @@
+"""The engine: a claim is run in several worlds, and shown able to fail.
+
+A claim builds two sides from a supply of numbers (`ctlearn.supplies`). On free symbols
+an equality is a proof at those sizes; with the parts `base` and `step`, where the step
+starts from an arbitrary symbolic state, it is a proof for every length; a `free` form
+in noncommutative algebra is a proof for every dimension. Exact rationals and float64
+repeat the claim at sizes that symbols cannot reach.
+
+Each claim names mutants: keyword arguments that put a wrong constant, a dropped
+transpose or a swapped order in the place of the right one. A mutant must make the check
+fail, or the check proves nothing.
+
+Kinds, and what a check of each asks for:
+
+identity         the two sides are equal
+limit            they are equal, one of them a limit that is taken on the way
+bound            the left side is at most the right, entry by entry
+counterexample   they differ: an exact small instance against a tempting claim
+erratum          the part `printed` differs, the part `corrected` is equal
+"""
+
+import inspect
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ctlearn.scalars import is_exact
+from ctlearn.supplies import Floats, Rationals, Supply, Symbols
+
+KINDS = ("identity", "limit", "bound", "counterexample", "erratum")
+WORLDS = ("rationals", "symbols", "floats")  # cheapest first
+
+Sides = tuple[Any, Any]
+Claim = Callable[..., Sides | dict[str, Sides]]
+
+# Sizes that differ from one another, so that a dropped transpose shows.
+_AT_SYMBOLS = {"T": 4, "C": 3, "N": 3, "d_k": 2, "d_v": 3, "d": 2}
+_AT_FLOATS = {"T": 65, "C": 16, "N": 20, "d_k": 12, "d_v": 10, "d": 12}
+_RATIONAL_DRAWS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """A claim and all that is needed to check, print and place it.
+
+    `name` is topic and claim, as `delta-rule-one-gradient-step`; by default it is made
+    of the claim's module and function. `statement` is TeX. `equations` are the labels
+    in the book that the claim proves. `mutants` maps what is wrong to the keyword
+    arguments of the claim that make it so.
+    `at` overrides the sizes for symbols and for floats; `worlds` leaves out a world
+    where the claim cannot be asked.
+    """
+
+    title: str
+    kind: str
+    statement: str
+    source: str
+    claim: Claim
+    mutants: Mapping[str, Mapping[str, Any]]
+    name: str = ""
+    citations: tuple[str, ...] = ()
+    equations: tuple[str, ...] = ()
+    chapter: str = ""
+    worlds: tuple[str, ...] = WORLDS
+    at: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    free: Callable[..., Sides] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind: expected one of {KINDS}, got {self.kind!r}")
+        unknown = set(self.worlds) - set(WORLDS)
+        if unknown or not self.worlds:
+            raise ValueError(f"worlds: expected some of {WORLDS}, got {self.worlds}")
+        if not self.name:
+            topic = self.claim.__module__.rpartition(".")[2]
+            name = f"{topic}-{self.claim.__name__}".replace("_", "-")
+            object.__setattr__(self, "name", name)
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes that the claim asks for: its positional parameters after supply."""
+        parameters = inspect.signature(self.claim).parameters.values()
+        named = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        return tuple(named[1:])
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """File, from the package's folder, and line of the claim."""
+        return (
+            self.claim.__module__.replace(".", "/") + ".py",
+            self.claim.__code__.co_firstlineno,
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """What running one identity showed.
+
+    It holds the identity's name rather than the identity, whose claim may be a closure
+    that cannot travel between processes.
+    """
+
+    name: str
+    methods: tuple[str, ...]
+    mutants: Mapping[str, bool]
+    failures: tuple[str, ...]
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        """True if the claim held wherever it ran and every mutant was caught."""
+        return not self.failures
+
+
+def identity(**declared: Any) -> Callable[[Claim], Identity]:
+    """Declare the decorated claim as an `Identity`; see there for what to give."""
+
+    def declare(claim: Claim) -> Identity:
+        return Identity(claim=claim, **{"kind": "identity", **declared})
+
+    return declare
+
+
+def run(claim: Identity) -> Result:
+    """Check the claim in all its worlds, and each of its mutants until it is caught."""
+    start = time.perf_counter()
+    methods, failures = [], []
+    for world in claim.worlds:
+        trials = [_trial(claim, supply, at) for supply, at in _supplies(claim, world)]
+        failures += [f"{world}: {trial.fault}" for trial in trials if trial.fault]
+        methods.append(_method(world, trials))
+    if claim.free is not None:
+        fault = _free_fault(claim, {})
+        failures += [f"any dimension: {fault}"] if fault else []
+        methods.append("any dimension, in noncommutative algebra")
+    mutants = {
+        name: _is_caught(claim, change) for name, change in claim.mutants.items()
+    }
+    failures += [f"mutant survives: {name}" for name, hit in mutants.items() if not hit]
+    if claim.free is not None and not any(
+        _free_fault(claim, change) for change in _free_mutants(claim)
+    ):
+        failures.append("any dimension: no mutant makes it fail")
+    return Result(
+        claim.name,
+        tuple(methods),
+        mutants,
+        tuple(failures),
+        time.perf_counter() - start,
+    )
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One run of a claim: where, on which parts, how far apart, and what was wrong."""
+
+    at: Mapping[str, int]
+    parts: tuple[str, ...]
+    gap: str
+    fault: str
+
+
+def _trial(
+    claim: Identity,
+    supply: Supply,
+    at: Mapping[str, int],
+    change: Mapping[str, Any] | None = None,
+) -> _Trial:
+    sides = claim.claim(supply, **at, **(change or {}))
+    parts = sides if isinstance(sides, dict) else {"": sides}
+    faults, gap, largest = [], "0", 0.0
+    for part, (left, right) in parts.items():
+        left, right = np.asarray(left), np.asarray(right)
+        wanted = _wanted(claim.kind, part)
+        if wanted == "at most":
+            holds, gap = _at_most(left, right)
+        else:
+            difference = supply.difference(left, right)
+            holds = difference.equal == (wanted == "equal")
+            if not difference.size < largest:
+                largest, gap = difference.size, difference.text
+        if not holds:
+            faults.append(f"{part or 'the sides'}: not {wanted} ({gap}) at {dict(at)}")
+    return _Trial(at, tuple(parts), gap, "; ".join(faults))
+
+
+def _wanted(kind: str, part: str) -> str:
+    if kind == "bound":
+        return "at most"
+    if kind == "counterexample" or part == "printed":
+        return "different"
+    return "equal"
+
+
+def _at_most(left: np.ndarray, right: np.ndarray) -> tuple[bool, str]:
+    """Whether left <= right everywhere, and the smallest room that is left."""
+    room = np.min(right - left)
+    # rounding may push a bound that is met exactly a little over
+    slack = 0 if is_exact(room) else 1e-12 * max(1.0, float(np.max(np.abs(right))))
+    return bool(room >= -slack), f"closest approach {float(room):.2g}"
+
+
+def _supplies(
+    claim: Identity, world: str
+) -> Iterable[tuple[Supply, Mapping[str, int]]]:
+    at = claim.at.get(world, {})
+    if world == "symbols":
+        yield Symbols(), {size: at.get(size, _AT_SYMBOLS[size]) for size in claim.sizes}
+    elif world == "floats":
+        yield Floats(0), {size: at.get(size, _AT_FLOATS[size]) for size in claim.sizes}
+    else:
+        rng = np.random.default_rng(0)
+        for seed in range(_RATIONAL_DRAWS):
+            drawn = {size: int(rng.integers(2, 6)) for size in claim.sizes}
+            yield Rationals(seed), drawn | dict(at)
+
+
+def _method(world: str, trials: list[_Trial]) -> str:
+    """Say in words what was run, from what was run."""
+    at = trials[-1].at
+    sizes = ", ".join(f"{name} = {size}" for name, size in at.items())
+    where = f" at {sizes}" if sizes else ""
+    if world == "symbols":
+        if {"base", "step"} <= set(trials[0].parts):
+            return f"induction over T, from an arbitrary symbolic state{where}"
+        return f"symbols{where}"
+    if world == "rationals":
+        largest = {name: max(trial.at[name] for trial in trials) for name in at}
+        sizes = ", ".join(f"{name} ≤ {size}" for name, size in largest.items())
+        where = f" at random {sizes}" if sizes else ""
+        return f"exact rationals{where}, {len(trials)} draws"
+    gap = trials[0].gap
+    told = gap if gap.startswith("closest") else f"difference {gap}"
+    return f"float64{where}, {told}"
+
+
+def _is_caught(claim: Identity, change: Mapping[str, Any]) -> bool:
+    """Whether some world fails under the change; misfitting shapes count as failing."""
+    for world in WORLDS:
+        if world not in claim.worlds:
+            continue
+        for supply, at in _supplies(claim, world):
+            try:
+                if _trial(claim, supply, at, change).fault:
+                    return True
+            except ValueError:
+                return True
+    return False
+
+
+def _free_fault(claim: Identity, change: Mapping[str, Any]) -> str:
+    import sympy
+
+    assert claim.free is not None
+    left, right = claim.free(**change)
+    gap = sympy.expand(left - right)
+    return "" if gap == 0 else f"the sides differ by {gap}"
+
+
+def _free_mutants(claim: Identity) -> list[Mapping[str, Any]]:
+    assert claim.free is not None
+    accepted = set(inspect.signature(claim.free).parameters)
+    return [change for change in claim.mutants.values() if set(change) <= accepted]

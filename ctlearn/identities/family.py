@@ -1,0 +1,130 @@
+"""Each mechanism's own update is the one memory with other letters; and its limits.
+
+Nothing is listed here: every mechanism that says how it writes, and every limit that a
+mechanism declares, becomes an entry because it exists.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ctlearn import memory
+from ctlearn.identities.engine import Identity, Sides
+from ctlearn.mechanism import Inputs, Limit, Mechanism
+from ctlearn.mixers import mechanisms
+from ctlearn.supplies import Supply, Symbols
+
+
+def entries() -> list[Identity]:
+    """One entry for each member of the family, one for each limit."""
+    every = mechanisms().values()
+    members = [_membership(mechanism) for mechanism in every if mechanism.write]
+    limits = [
+        _limit(mechanism, limit) for mechanism in every for limit in mechanism.limits
+    ]
+    return members + limits
+
+
+def _draw(mechanism: Mechanism, supply: Supply, T: int, d_k: int, d_v: int) -> Inputs:
+    """Inputs from their domains; symbolic keys are left free, which claims more."""
+    inputs = mechanism.draw(supply, T, d_k, d_v)
+    if isinstance(supply, Symbols):
+        inputs["k"] = supply.real("k", T, d_k)
+    return inputs
+
+
+def _membership(mechanism: Mechanism) -> Identity:
+    def claim(
+        supply: Supply, d_k: int, d_v: int, *, change: Callable = lambda write: write
+    ) -> Sides:
+        inputs = _draw(mechanism, supply, 1, d_k, d_v)
+        S = supply.real("S", d_k, d_v)
+        _, own = mechanism.forms["recurrent"](**inputs, S=S)
+        q = inputs.pop("q")
+        assert mechanism.write is not None
+        _, family = memory.recurrent(q, **change(mechanism.write(**inputs)), S=S)
+        return own, family
+
+    title = mechanism.title.partition(" (")[0]
+    return Identity(
+        name=f"{mechanism.name.replace('_', '-')}-fills-the-one-memory",
+        title=f"{title} is the one memory with other letters",
+        kind="identity",
+        statement=_statement(mechanism),
+        source="each side as its source states it",
+        citations=mechanism.citations,
+        claim=claim,
+        mutants=_write_mutants(mechanism),
+    )
+
+
+def _statement(mechanism: Mechanism) -> str:
+    """The family's step with the letters that this mechanism leaves out removed."""
+    parts = _written_parts(mechanism)
+    kept = r"\mathrm{Diag}(\alpha_t) S_{t-1}" if "log_decay" in parts else "S_{t-1}"
+    erased = rf" - ({kept})^\top e_t" if "e" in parts else ""
+    u = rf"(z_t{erased})^\top" if erased else r"z_t^\top"
+    return rf"S_t = {kept} + k_t {u}"
+
+
+def _write_mutants(mechanism: Mechanism) -> dict[str, dict[str, Any]]:
+    def without(name: str) -> Callable:
+        return lambda write: {key: x for key, x in write.items() if key != name}
+
+    def twice(name: str) -> Callable:
+        return lambda write: write | {name: 2 * write[name]}
+
+    mutants = {
+        "the value is written twice": {"change": twice("z")},
+        "the key is twice as long": {"change": twice("k")},
+    }
+    parts = _written_parts(mechanism)
+    if "e" in parts:
+        mutants["nothing is erased"] = {"change": without("e")}
+        mutants["twice too much is erased"] = {"change": twice("e")}
+    if "log_decay" in parts:
+        mutants["nothing is forgotten"] = {"change": without("log_decay")}
+    return mutants
+
+
+def _written_parts(mechanism: Mechanism) -> set[str]:
+    inputs = _draw(mechanism, Symbols(), 1, 1, 1)
+    del inputs["q"]
+    assert mechanism.write is not None
+    return set(mechanism.write(**inputs))
+
+
+def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
+    target = mechanisms()[limit.target]
+
+    def claim(
+        supply: Supply,
+        T: int,
+        d_k: int,
+        d_v: int,
+        *,
+        reached: bool = True,
+        scale: int = 1,
+    ) -> Sides:
+        inputs = _draw(mechanism, supply, T, d_k, d_v)
+        there = limit.there(limit.here(inputs))
+        here = limit.here(inputs) if reached else inputs
+        o, _ = mechanism.forms["recurrent"](**here)
+        o_target, _ = target.forms["recurrent"](**there)
+        return np.asarray(o), scale * np.asarray(o_target)
+
+    return Identity(
+        name=f"{mechanism.name}-becomes-{target.name}".replace("_", "-"),
+        title=f"{mechanism.title}: {target.title} if {limit.when}",
+        kind="limit",
+        statement=rf"\text{{{limit.when}}}",
+        source="ours",
+        citations=mechanism.citations,
+        claim=claim,
+        mutants={
+            "the setting is not reached": {"reached": False},
+            "off by a factor of two": {"scale": 2},
+        },
+        at={"symbols": {"T": 3}, "floats": {"T": 12}},
+    )

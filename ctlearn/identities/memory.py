@@ -1,0 +1,239 @@
+"""The one memory: its plans agree for every length, split and reset."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ctlearn import memory
+from ctlearn.identities.engine import Identity, Sides, identity
+from ctlearn.scalars import exp, minus_infinity
+from ctlearn.supplies import Supply
+
+
+def _tokens(supply: Supply, T: int, d_k: int, d_v: int) -> dict[str, np.ndarray]:
+    """Inputs of the memory with everything that it can do, and vector decay."""
+    return {
+        "q": supply.real("q", T, d_k),
+        "k": supply.real("k", T, d_k),
+        "z": supply.real("z", T, d_v),
+        "e": supply.real("e", T, d_k) / 4,
+        "log_decay": supply.log_decay("a", T, d_k),
+    }
+
+
+def _flat(o: np.ndarray, S: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.ravel(o), np.ravel(S)])
+
+
+def _chunk_claim(read_first: bool) -> Callable[..., dict[str, Sides]]:
+    def claim(
+        supply: Supply,
+        C: int,
+        d_k: int,
+        d_v: int,
+        *,
+        other_order: bool = False,
+        change: str = "",
+    ) -> dict[str, Sides]:
+        x = _tokens(supply, C, d_k, d_v)
+        S = supply.real("S", d_k, d_v)
+        empty = {name: array[:0] for name, array in x.items()}
+        altered = x | {change: 2 * x[change]} if change else x
+        order = read_first != other_order
+        return {
+            "base": (
+                _flat(*memory.recurrent(**empty, S=S, read_first=read_first)),
+                _flat(*memory.parallel(**empty, S=S, read_first=order)),
+            ),
+            "step": (
+                _flat(*memory.recurrent(**x, S=S, read_first=read_first)),
+                _flat(*memory.parallel(**altered, S=S, read_first=order)),
+            ),
+        }
+
+    return claim
+
+
+def _chunkwise_is_exact(
+    name: str, order: str, statement: str, read_first: bool
+) -> Identity:
+    return Identity(
+        name=f"memory-chunkwise-is-exact-{name}",
+        title=f"A chunk of C tokens is C steps, {order}",
+        kind="identity",
+        statement=statement,
+        source="ours, for the family; yang2024deltanet has it without decay",
+        citations=("yang2024deltanet", "yang2025gated"),
+        claim=_chunk_claim(read_first),
+        mutants={
+            "the memory reads in the other order": {"other_order": True},
+            "the erase direction doubled": {"change": "e"},
+            "the written row doubled": {"change": "z"},
+            "the decay squared": {"change": "log_decay"},
+        },
+        at={"symbols": {"C": 3}},
+    )
+
+
+chunkwise_decay_first = _chunkwise_is_exact(
+    "decay-first",
+    "where the error is taken after forgetting",
+    r"\left(I + \mathrm{tril}((E K^\top) \odot D, -1)\right) U"
+    r" = Z - (\Gamma \odot E) S",
+    read_first=False,
+)
+chunkwise_read_first = _chunkwise_is_exact(
+    "read-first",
+    "where the error is taken before forgetting",
+    r"\left(I + \mathrm{tril}((E K^\top) \odot D', -1)\right) U"
+    r" = Z - (\Gamma' \odot E) S",
+    read_first=True,
+)
+
+
+@identity(
+    title="Split a sequence anywhere: the pieces give what the whole gives",
+    statement=r"(o_{1:T}, S_T) = \left(o_{1:s}, o_{s+1:T}, S_T\right)",
+    source="ours",
+    mutants={
+        "the state is dropped at the split": {"carry": False},
+        "the second piece starts a token late": {"late": 1},
+    },
+    at={"symbols": {"T": 3}},
+)
+def split(
+    supply: Supply, T: int, d_k: int, d_v: int, *, carry: bool = True, late: int = 0
+) -> Sides:
+    """One pass, against a chunkwise prefill and then token by token."""
+    x = _tokens(supply, T, d_k, d_v)
+    s = T // 2
+    first = {name: array[:s] for name, array in x.items()}
+    second = {name: array[s + late :] for name, array in x.items()}
+    o_first, S = memory.chunkwise(**first, chunk_size=2)
+    o_second, S = memory.recurrent(**second, S=S if carry else None)
+    return (
+        _flat(*memory.recurrent(**x)),
+        np.concatenate([np.ravel(o_first), _flat(o_second, S)]),
+    )
+
+
+@identity(
+    title="A decay of zero starts a new sequence, exactly",
+    statement=r"\alpha_s = 0 \;\Rightarrow\; o_t = S_{s:t}^\top q_t \quad (t \ge s)",
+    source="ours; packed documents need no list of lengths",
+    mutants={
+        "one token early": {"shift": -1},
+        "a tiny decay instead of none": {"boundary": -1},
+    },
+    at={"symbols": {"T": 3}},
+)
+def reset(
+    supply: Supply,
+    T: int,
+    d_k: int,
+    d_v: int,
+    *,
+    shift: int = 0,
+    boundary: int | None = None,
+) -> Sides:
+    """From the boundary on, outputs and state are those of a fresh memory."""
+    x = _tokens(supply, T, d_k, d_v)
+    s = T // 2
+    x["log_decay"] = x["log_decay"].copy()
+    x["log_decay"][s] = minus_infinity(x["q"]) if boundary is None else boundary
+    fresh = {name: array[s + shift :] for name, array in x.items()}
+    o, S = memory.chunkwise(**x, S=supply.real("S", d_k, d_v), chunk_size=T)
+    o_fresh, S_fresh = memory.recurrent(**fresh)
+    return _flat(o[s + shift :], S), _flat(o_fresh, S_fresh)
+
+
+@identity(
+    title="What is kept over a span is the product of what is kept over its parts",
+    statement=r"D_{ij} = D_{il} D_{lj} \quad (i \ge l \ge j), \qquad D_{ii} = 1",
+    source="ours",
+    mutants={
+        "a token counted in both parts": {"overlap": 1},
+        "logs multiplied": {"combine": np.multiply},
+    },
+)
+def decay_composes(
+    supply: Supply,
+    C: int,
+    d_k: int,
+    *,
+    overlap: int = 0,
+    combine: Callable = np.add,
+) -> dict[str, Sides]:
+    """The table of decays between boundaries, against products of single decays."""
+    g = supply.log_decay("a", C, d_k)
+    D = memory.decay_between(g, g)
+    l = C // 2 + 1  # noqa: E741
+    total = combine(g[:l].sum(axis=0), g[l - overlap :].sum(axis=0))
+    return {
+        "span": (D[C, 0], exp(total)),
+        "parts": (D[C, 0], D[C, l - overlap] * D[l, 0]),
+        "diagonal": (
+            D[np.arange(C + 1), np.arange(C + 1)],
+            1 + 0 * D[0, 0] + 0 * D[:, 0],
+        ),
+    }
+
+
+@identity(
+    title="Reading first is decaying first with rescaled rates and values",
+    statement=(
+        r"\left(\alpha I - \beta k k^\top\right) S + \beta k v^\top"
+        r" = \alpha \left(I - \tfrac{\beta}{\alpha} k k^\top\right) S"
+        r" + \tfrac{\beta}{\alpha} k (\alpha v)^\top"
+    ),
+    source="ours; the forms are yang2025gated's and wang2025ttr's",
+    citations=("yang2025gated", "wang2025ttr"),
+    mutants={
+        "values not rescaled": {"value_power": 0},
+        "rates not rescaled": {"rate_power": 0},
+        "rates rescaled the wrong way": {"rate_power": 1},
+    },
+    at={"symbols": {"T": 2}},
+)
+def order_bridge(
+    supply: Supply,
+    T: int,
+    d_k: int,
+    d_v: int,
+    *,
+    rate_power: int = -1,
+    value_power: int = 1,
+) -> Sides:
+    """The two orders of forgetting and reading are one family, reparametrised."""
+    q, k = supply.real("q", T, d_k), supply.real("k", T, d_k) / 3
+    v, beta = supply.real("v", T, d_v), supply.rate("beta", T, 1)
+    log_decay = supply.log_decay("a", T)
+    alpha = exp(log_decay)[:, None]
+    decay = {"log_decay": log_decay}
+    read_first = memory.recurrent(q, k, beta * v, e=beta * k, **decay, read_first=True)
+    rate = beta * alpha**rate_power
+    value = v * alpha**value_power
+    decay_first = memory.recurrent(q, k, rate * value, e=rate * k, **decay)
+    return _flat(*read_first), _flat(*decay_first)
+
+
+@identity(
+    title="Reading before forgetting is not reading after, with the same rates",
+    kind="counterexample",
+    statement=(r"\alpha I - \beta k k^\top \ne \alpha \left(I - \beta k k^\top\right)"),
+    source="ours; several texts print one under the other's name",
+    citations=("yang2025gated",),
+    worlds=("rationals",),
+    mutants={
+        "nothing is forgotten": {"forget": 0},
+        "nothing is erased": {"erase": 0},
+    },
+)
+def orders_differ(supply: Supply, *, forget: int = 1, erase: int = 1) -> Sides:
+    """Two tokens in two dimensions are enough."""
+    x = _tokens(supply, 2, 2, 2)
+    x["log_decay"] = forget * x["log_decay"]
+    x["e"] = erase * x["e"]
+    S = supply.real("S", 2, 2)
+    before = memory.recurrent(**x, S=S, read_first=True)
+    return _flat(*before), _flat(*memory.recurrent(**x, S=S))

@@ -1,0 +1,572 @@
+// What every explorable shares: its controls, its address, its numbers, its look.
+//
+// explorable.py puts NAME, TITLE, SETTINGS and STYLE before this file and NAME.js after
+// it. NAME.js calls explorable(...) with what is its own: `compute` turns settings into
+// numbers, `draw` turns numbers into shapes, and the rest is said in words.
+
+// ---------------------------------------------------------------- random numbers
+// The twin of draws.py; Math.imul keeps the low 32 bits of a product.
+
+function mix(word, place) {
+  word = (word + Math.imul(0x9e3779b9, place + 1)) >>> 0;
+  word = Math.imul(word ^ (word >>> 16), 0x85ebca6b) >>> 0;
+  word = Math.imul(word ^ (word >>> 13), 0xc2b2ae35) >>> 0;
+  return (word ^ (word >>> 16)) >>> 0;
+}
+
+function uniform(seed, stream, i, j) {
+  return (mix(mix(mix(mix(0, seed), stream), i), j) + 0.5) / 2 ** 32;
+}
+
+function normal(seed, stream, rows, columns) {
+  return table(rows, columns, (i, j) => {
+    const radius = Math.sqrt(-2 * Math.log(uniform(seed, stream, i, 2 * j)));
+    return radius * Math.cos(2 * Math.PI * uniform(seed, stream, i, 2 * j + 1));
+  });
+}
+
+// ---------------------------------------------------------------- numbers
+
+function table(rows, columns, entry) {
+  return Array.from({ length: rows }, (_, i) =>
+    Array.from({ length: columns }, (_, j) => entry(i, j)),
+  );
+}
+
+function range(n) {
+  return Array.from({ length: n }, (_, i) => i);
+}
+
+function dot(x, y) {
+  let sum = 0;
+  for (let i = 0; i < x.length; i++) sum += x[i] * y[i];
+  return sum;
+}
+
+function mean(x) {
+  return x.reduce((sum, one) => sum + one, 0) / x.length;
+}
+
+function clamp(x, low, high) {
+  return Math.min(Math.max(x, low), high);
+}
+
+function round(x, digits = 2) {
+  if (x === null) return "–";
+  const text = Math.abs(x).toFixed(digits);
+  return x < 0 && Number(text) ? `−${text}` : text;
+}
+
+// The next of 1, 2, 5, 10, 20, ... above x: the top of an axis.
+function above(x) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(x, 1e-9)));
+  return power * [1, 2, 5, 10].find((step) => step * power >= x * 0.999);
+}
+
+// ---------------------------------------------------------------- elements
+
+function build(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== false && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+function element(tag, attributes = {}, ...children) {
+  return build(document.createElement(tag), attributes, children);
+}
+
+function shape(tag, attributes = {}, ...children) {
+  const svg = "http://www.w3.org/2000/svg";
+  return build(document.createElementNS(svg, tag), attributes, children);
+}
+
+// Words with letters between dollars: "key size $d_k$" sets d in italics, k below.
+function words(text, role = "") {
+  return text.split("$").flatMap((part, i) => {
+    if (i % 2 === 0) return part ? [part] : [];
+    const letter = element("span", { class: role ? `x-${role}` : "" });
+    for (const [, main, below] of part.matchAll(/([^_])(?:_(\w))?/gu)) {
+      letter.append(/\p{L}/u.test(main) ? element("i", {}, main) : main);
+      if (below) letter.append(element("sub", {}, below));
+    }
+    return [letter];
+  });
+}
+
+// ---------------------------------------------------------------- pictures
+
+// Text in a picture; "k_i" sets the i below.
+function write(parent, x, y, text, attributes = {}) {
+  const parts = text.split(/_(\w)/).map((part, i) => {
+    const below = i % 2 === 1;
+    const dy = below ? 3 : i ? -3 : 0;
+    return shape("tspan", below ? { dy, "font-size": "75%" } : { dy }, part);
+  });
+  parent.append(shape("text", { x, y, ...attributes }, ...parts));
+}
+
+// A matrix: positive entries in the colour of a role, negative ones in ink with a minus
+// sign, both fading to the ground at zero. `limit` is shown at full strength.
+function heat(parent, matrix, { x, y, width, height, role, limit, faint }) {
+  const [rows, columns] = [matrix.length, matrix[0]?.length ?? 0];
+  const gap = Math.min(width, height) < 9 ? 0 : 1;
+  const frame = { x, y, width: columns * width - gap, height: rows * height - gap };
+  const group = shape("g", {}, shape("rect", { ...frame, class: "x-frame" }));
+  const dash = Math.min(width, height) >= 7 && Math.min(width, height) * 0.16;
+  for (const i of range(rows)) {
+    for (const j of range(columns)) {
+      const strength = clamp(matrix[i][j] / limit, -1, 1);
+      const [left, top] = [x + j * width, y + i * height];
+      const paint = strength < 0 ? "x-negative" : `x-fill-${role}`;
+      const opacity = Math.abs(strength) * (strength < 0 ? 0.6 : 1);
+      const pale = faint?.(i, j) ? 0.25 : 1;
+      const size = { width: width - gap, height: height - gap };
+      const shade = { class: paint, "fill-opacity": (opacity * pale).toFixed(3) };
+      group.append(shape("rect", { x: left, y: top, ...size, ...shade }));
+      if (dash && strength < -0.06) {
+        const [cx, cy] = [left + size.width / 2, top + size.height / 2];
+        const line = { x1: cx - dash, x2: cx + dash, y1: cy, y2: cy };
+        group.append(shape("line", { ...line, class: "x-minus", opacity: pale }));
+      }
+    }
+  }
+  parent.append(group);
+}
+
+// Lines over 1, 2, ..., n. Each of `lines` has values, a role or none, a dash, a label.
+function chart(parent, { x, y, width, height, title, across, lines, band, mark }) {
+  const n = lines[0].values.length;
+  const highest = Math.max(...lines.flatMap((line) => line.values), 0.1);
+  const top = above(Math.max(highest, ...(band ? band.high : [])));
+  const left = x + 26;
+  const right = x + width - 84; // room for the labels at the ends
+  const across_at = (i) => (n > 1 ? left + ((right - left) * i) / (n - 1) : left);
+  const up_at = (value) => y + height - (height * Math.min(value, top)) / top;
+  const path = (values) =>
+    values.map((v, i) => `${i ? "L" : "M"}${across_at(i)} ${up_at(v)}`).join("");
+  const group = shape("g");
+  write(group, x, y - 12, title, { class: "x-heading" });
+  for (const value of [0, top / 2, top]) {
+    const line = { x1: left - 4, x2: right, y1: up_at(value), y2: up_at(value) };
+    group.append(shape("line", { ...line, class: "x-grid" }));
+    const at = { class: "x-tick", "text-anchor": "end" };
+    write(group, left - 8, up_at(value) + 4, String(value), at);
+  }
+  for (const i of new Set([0, n - 1])) {
+    const at = { class: "x-tick", "text-anchor": "middle" };
+    write(group, across_at(i), y + height + 16, String(i + 1), at);
+  }
+  const middle = { class: "x-tick", "text-anchor": "middle" };
+  write(group, (left + right) / 2, y + height + 16, across, middle);
+  if (band) {
+    const back = range(n).reverse().map((i) => `L${across_at(i)} ${up_at(band.low[i])}`);
+    group.append(shape("path", { d: path(band.high) + back.join(""), class: "x-band" }));
+  }
+  const labels = [];
+  for (const { values, role, dash, label } of lines) {
+    const stroke = role ? `x-line x-stroke-${role}` : "x-line";
+    const line = { d: path(values), class: stroke, "stroke-dasharray": dash };
+    group.append(shape("path", line));
+    labels.push({ at: up_at(values[n - 1]), label, role });
+  }
+  if (mark) {
+    const at = { cx: across_at(mark.at), cy: up_at(mark.value), r: 4.5 };
+    group.append(shape("circle", { ...at, class: `x-fill-${lines[0].role}` }));
+  }
+  // labels that would lie on each other are moved apart
+  labels.sort((a, b) => a.at - b.at);
+  labels.forEach((one, i) => {
+    one.at = i ? Math.max(one.at, labels[i - 1].at + 15) : Math.max(one.at, y + 4);
+  });
+  const over = Math.max(0, labels[labels.length - 1].at - (y + height));
+  for (const { at, label, role } of labels) {
+    const colour = role ? `x-fill-${role}` : "";
+    write(group, right + 8, at - over + 4, label, { class: `x-label ${colour}` });
+  }
+  parent.append(group);
+}
+
+// ---------------------------------------------------------------- addresses
+
+function toText(setting, value) {
+  return setting.kind === "several" ? value.join(",") : String(value);
+}
+
+// The value a text stands for, inside the setting's limits; undefined if it is none.
+function fromText(setting, text) {
+  if (setting.kind === "choice") {
+    return setting.options.some(([value]) => value === text) ? text : undefined;
+  }
+  const within = (x) => clamp(x, setting.min, setting.max);
+  if (setting.kind === "several") {
+    const values = text === "" ? [] : text.split(",").map(Number);
+    const sound = values.every(Number.isFinite);
+    return sound ? values.slice(0, setting.most).map(within) : undefined;
+  }
+  const value = Number(text);
+  if (text.trim() === "" || !Number.isFinite(value)) return undefined;
+  return within(setting.kind === "whole" ? Math.round(value) : value);
+}
+
+// The settings that the page's address gives to `address`, or null if it gives none.
+function read(address) {
+  const [name, query = ""] = location.hash.slice(1).split("?");
+  if (name !== address) return null;
+  const given = new URLSearchParams(query);
+  const values = {};
+  for (const setting of SETTINGS.filter(({ name }) => given.has(name))) {
+    const value = fromText(setting, given.get(setting.name));
+    if (value !== undefined) values[setting.name] = value;
+  }
+  return values;
+}
+
+function link(address, settings, initial) {
+  const changed = SETTINGS.map((setting) => [
+    setting.name,
+    toText(setting, settings[setting.name]),
+    toText(setting, initial[setting.name]),
+  ]).filter(([, now, before]) => now !== before);
+  const query = changed.map(([name, now]) => `${name}=${encodeURIComponent(now)}`);
+  // a comma may stand in an address as it is, and reads better
+  return `#${address}${query.length ? "?" : ""}${query.join("&").replaceAll("%2C", ",")}`;
+}
+
+function python(settings) {
+  const changed = SETTINGS.filter(
+    (setting) => toText(setting, settings[setting.name]) !== toText(setting, setting.default),
+  ).map(({ name }) => `${name}=${JSON.stringify(settings[name])}`);
+  return (
+    `from ctlearn.explore import ${NAME}\n` + `${NAME}.compute(${changed.join(", ")})`
+  );
+}
+
+// ---------------------------------------------------------------- controls
+
+function button(label, icon, action) {
+  const path = shape("path", { d: icon });
+  const picture = shape("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, path);
+  const text = element("span", {}, label);
+  return element("button", { type: "button", onclick: action }, picture, text);
+}
+
+// A button that puts text on the clipboard and says so.
+function copier(label, text) {
+  const said = element("span", {}, label);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+    } catch {
+      // no clipboard on pages served without encryption: the old way
+      const area = element("textarea", { "aria-hidden": "true" });
+      area.value = text();
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+    said.textContent = "copied";
+    setTimeout(() => (said.textContent = label), 1500);
+  };
+  const attributes = { type: "button", class: "x-quiet", "aria-live": "polite" };
+  return element("button", { ...attributes, onclick: copy }, said);
+}
+
+function slider(setting, view) {
+  const shown = element("output", {});
+  const { name, min, max, step } = setting;
+  const set = () => view.change({ [name]: Number(input.value) });
+  const input = element("input", { type: "range", name, min, max, step, oninput: set });
+  const label = element("span", {}, ...words(setting.label, setting.role));
+  const node = element("label", { class: "x-slider" }, label, shown, input);
+  const digits = setting.kind === "whole" ? 0 : 2;
+  const refresh = (settings) => {
+    input.max = setting.most ? Math.min(max, settings[setting.most]) : max;
+    input.value = Math.min(settings[name], input.max);
+    shown.textContent = round(Number(input.value), digits);
+    const when = Object.entries(setting.when ?? {});
+    input.disabled = when.some(([other, value]) => settings[other] !== value);
+    node.classList.toggle("x-off", input.disabled);
+  };
+  return { node, refresh };
+}
+
+function radios(setting, view) {
+  const group = `${NAME}-${setting.name}-${view.id}`;
+  const inputs = setting.options.map(([value]) => {
+    const set = () => view.change({ [setting.name]: value });
+    return element("input", { type: "radio", name: group, value, onchange: set });
+  });
+  const labels = setting.options.map(([, text], i) =>
+    element("label", {}, inputs[i], element("span", {}, ...words(text))),
+  );
+  const legend = element("legend", {}, ...words(setting.label));
+  const node = element("fieldset", { class: "x-radios" }, legend, ...labels);
+  const refresh = (settings) => {
+    for (const input of inputs) input.checked = input.value === settings[setting.name];
+  };
+  return { node, refresh };
+}
+
+// Reset, step, play: a setting that counts up to another one.
+function transport(setting, view) {
+  const { name, max, verb, label } = setting;
+  let timer = null;
+  const end = () => Math.min(view.settings()[setting.end], max);
+  const at = () => Math.min(view.settings()[name], end());
+  // at the end stands the largest number, which stays "all" when there are more
+  const go = (next) => view.change({ [name]: next >= end() ? max : next });
+  const stop = () => {
+    clearInterval(timer);
+    timer = null;
+  };
+  const tick = () => {
+    go(at() + 1);
+    if (at() >= end()) stop();
+    view.redraw();
+  };
+  const toggle = () => {
+    if (timer) {
+      stop();
+    } else {
+      if (at() >= end()) go(0);
+      if (matchMedia("(prefers-reduced-motion: reduce)").matches) go(max);
+      else timer = setInterval(tick, 700);
+    }
+    view.redraw();
+  };
+  const halt = (action) => () => {
+    stop();
+    action();
+  };
+  const icons = { reset: "M3 3v10M13 3 6 8l7 5z", step: "M3 3l7 5-7 5zM13 3v10" };
+  const reset = button("reset", icons.reset, halt(() => go(0)));
+  const step = button("step", icons.step, halt(() => go(at() + 1)));
+  const play = button("play", "", toggle);
+  const count = element("span", { class: "x-count" });
+  const node = element("div", { class: "x-transport" }, reset, step, play, count);
+  const refresh = () => {
+    reset.disabled = at() === 0;
+    step.disabled = at() >= end();
+    step.setAttribute("aria-label", `step: ${verb} the next ${label}`);
+    play.lastChild.textContent = timer ? "pause" : "play";
+    const icon = timer ? "M5 3v10M11 3v10" : "M4 2.5l9 5.5-9 5.5z";
+    play.querySelector("path").setAttribute("d", icon);
+    count.textContent = `${label} ${at()} of ${end()}`;
+  };
+  return { node, refresh, stop };
+}
+
+function control(setting, view) {
+  if (setting.kind === "choice") return radios(setting, view);
+  return setting.end ? transport(setting, view) : slider(setting, view);
+}
+
+// ---------------------------------------------------------------- the explorable
+
+function numbersTable({ head, rows }) {
+  const titles = head.map((text) => element("th", { scope: "col" }, ...words(text)));
+  const body = rows.map(([first, ...rest]) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, first),
+      ...rest.map((text) => element("td", {}, text)),
+    ),
+  );
+  return element(
+    "table",
+    {},
+    element("thead", {}, element("tr", {}, ...titles)),
+    element("tbody", {}, ...body),
+  );
+}
+
+let mounted = 0;
+
+// The module's `render`. What an explorable brings of its own:
+//   compute(settings)        the numbers, as NAME.compute in Python
+//   draw(numbers, view)      the pictures, a list of SVG elements for view.width pixels
+//   readouts(numbers, s)     [[words, role, text], ...]
+//   sentence(numbers, s)     what there is to see, said aloud when it changes
+//   rows(numbers, s)         {head, rows}: the numbers behind the picture
+//   follow(changed, s)       further settings that a change of some entails (optional)
+//   drag(id, point, s), nudge(id, steps, s)
+//                            settings after a handle (data-drag) is moved (optional)
+//   pick                     the setting that a click on data-pick sets (optional)
+function explorable(own) {
+  return ({ model, el, address }) => {
+    const names = SETTINGS.map(({ name }) => name);
+    const settings = () => Object.fromEntries(names.map((name) => [name, model.get(name)]));
+    const initial = settings();
+    const view = { id: (mounted += 1), settings, change, redraw, width: 0, pointed: null };
+    let numbers = null;
+    let frame = 0;
+    let spoken = 0;
+
+    function change(values) {
+      const all = { ...values, ...own.follow?.(values, { ...settings(), ...values }) };
+      for (const [name, value] of Object.entries(all)) model.set(name, value);
+      model.save_changes();
+    }
+
+    // ------------------------------------------------------------ the parts
+    const shown = SETTINGS.filter(({ kind }) => kind !== "several");
+    const controls = shown.map((setting) => control(setting, view));
+    const stage = element("div", { class: "x-stage" });
+    const facts = element("dl", { class: "x-facts" });
+    const sentence = element("p", { class: "x-sentence", role: "status" });
+    const scroll = { class: "x-scroll", tabindex: "0", role: "region" };
+    const list = element("div", { ...scroll, "aria-label": "Numbers" });
+    const behind = element("summary", {}, "Numbers behind the picture");
+    const details = element("details", { ontoggle: redraw }, behind, list);
+    const line = element("pre", { ...scroll, "aria-label": "Python" });
+    const copy = copier("copy", () => python(settings()));
+    const inPython = element("summary", {}, "The same in Python");
+    const code = element("details", {}, inPython, element("div", {}, line, copy));
+    const here = () => new URL(link(address, settings(), initial), location.href).href;
+    const tools = element(
+      "div",
+      { class: "x-tools" },
+      ...(address ? [copier("copy link", here)] : []),
+      element(
+        "button",
+        { type: "button", class: "x-quiet", onclick: () => change(initial) },
+        "start over",
+      ),
+    );
+    el.classList.add("explorable");
+    el.setAttribute("role", "group");
+    el.setAttribute("aria-label", TITLE);
+    el.append(
+      element("style", {}, STYLE),
+      element("div", { class: "x-head" }, element("p", {}, TITLE), tools),
+      element("div", { class: "x-controls" }, ...controls.map(({ node }) => node)),
+      stage,
+      facts,
+      sentence,
+      details,
+      code,
+    );
+
+    // ------------------------------------------------------------ drawing
+    function redraw() {
+      cancelAnimationFrame(frame);
+      frame = requestAnimationFrame(paint);
+    }
+
+    function recompute() {
+      numbers = null;
+      redraw();
+      if (address) {
+        clearTimeout(view.timer);
+        // browsers allow a page only so many changes of its address
+        view.timer = setTimeout(
+          () => history.replaceState(history.state, "", link(address, settings(), initial)),
+          300,
+        );
+      }
+    }
+
+    function paint() {
+      const now = settings();
+      numbers ??= own.compute(now);
+      for (const { refresh } of controls) refresh(now);
+      view.width = stage.clientWidth;
+      const held = el.contains(document.activeElement)
+        ? document.activeElement.dataset.drag
+        : undefined;
+      stage.replaceChildren(...own.draw(numbers, view));
+      if (held) stage.querySelector(`[data-drag="${held}"]`)?.focus();
+      facts.replaceChildren(
+        ...own.readouts(numbers, now).map(([label, role, text]) => {
+          const name = element("dt", {}, ...words(label));
+          return element("div", {}, name, element("dd", { class: `x-${role}` }, text));
+        }),
+      );
+      line.textContent = python(now);
+      if (details.open) list.replaceChildren(numbersTable(own.rows(numbers, now)));
+      clearTimeout(spoken);
+      // a reader's voice would not keep up with a slider on its way
+      spoken = setTimeout(() => {
+        const text = own.sentence(numbers, now);
+        if (sentence.textContent !== text) sentence.textContent = text;
+      }, 250);
+    }
+
+    // ------------------------------------------------------------ hands
+    function point(event, id) {
+      const svg = stage.querySelector(`[data-drag="${id}"]`).ownerSVGElement;
+      const at = new DOMPoint(event.clientX, event.clientY);
+      return at.matrixTransform(svg.getScreenCTM().inverse());
+    }
+
+    function pointAt(value) {
+      if (view.pointed === value) return;
+      view.pointed = value;
+      redraw();
+    }
+
+    let dragged = null;
+    stage.addEventListener("pointerdown", (event) => {
+      const handle = event.target.closest("[data-drag]");
+      if (!handle) return;
+      dragged = handle.dataset.drag;
+      // the handle is drawn anew on the way; the stage stays
+      stage.setPointerCapture(event.pointerId);
+      handle.focus();
+      event.preventDefault();
+    });
+    stage.addEventListener("pointermove", (event) => {
+      if (dragged) {
+        change(own.drag(dragged, point(event, dragged), settings()));
+      } else if (event.pointerType === "mouse") {
+        const row = event.target.closest("[data-pick]");
+        pointAt(row ? Number(row.dataset.pick) : null);
+      }
+    });
+    stage.addEventListener("pointerleave", () => pointAt(null));
+    for (const end of ["pointerup", "pointercancel"]) {
+      stage.addEventListener(end, () => (dragged = null));
+    }
+    stage.addEventListener("click", (event) => {
+      const row = event.target.closest("[data-pick]");
+      if (row && own.pick) change({ [own.pick]: Number(row.dataset.pick) });
+    });
+    stage.addEventListener("keydown", (event) => {
+      const handle = event.target.closest("[data-drag]");
+      const steps = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 }[event.key];
+      if (!handle || !steps) return;
+      event.preventDefault();
+      change(own.nudge(handle.dataset.drag, steps, settings()));
+    });
+
+    // ------------------------------------------------------------ coming and going
+    const restore = () => {
+      const given = address && read(address);
+      if (!given) return;
+      change({ ...initial, ...given });
+      el.scrollIntoView({ block: "nearest" });
+    };
+    for (const name of names) model.on(`change:${name}`, recompute);
+    window.addEventListener("hashchange", restore);
+    const width = new ResizeObserver(() => {
+      if (stage.clientWidth !== view.width) redraw();
+    });
+    width.observe(stage);
+    restore();
+    redraw();
+    return () => {
+      for (const { stop } of controls) stop?.();
+      for (const name of names) model.off(`change:${name}`, recompute);
+      window.removeEventListener("hashchange", restore);
+      width.disconnect();
+      clearTimeout(spoken);
+      clearTimeout(view.timer);
+      cancelAnimationFrame(frame);
+    };
+  };
+}

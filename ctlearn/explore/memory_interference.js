@@ -1,0 +1,381 @@
+// Memory interference: the numbers of memory_interference.py, and their picture. One
+// row is one pair: its cosines with the others, what was written, what comes back.
+
+const D_V = 8;
+const SEEDS = 32;
+const [KEYS, VALUES, SHARED] = [0, 1, 2];
+
+// ---------------------------------------------------------------- numbers
+
+function directions(x) {
+  return x.map((row) => {
+    const size = Math.sqrt(dot(row, row));
+    return row.map((entry) => entry / size);
+  });
+}
+
+function pairsOf(seed, { d_k, pairs, similarity, angles }) {
+  const own = directions(normal(seed, KEYS, pairs, d_k));
+  const [shared] = directions(normal(seed, SHARED, 1, d_k));
+  const [near, far] = [Math.sqrt(similarity), Math.sqrt(1 - similarity)];
+  const k = directions(own.map((row) => row.map((x, j) => near * shared[j] + far * x)));
+  if (d_k === 2) {
+    angles.slice(0, pairs).forEach((angle, i) => {
+      const radians = (angle * Math.PI) / 180;
+      k[i] = [Math.cos(radians), Math.sin(radians)];
+    });
+  }
+  return { k, v: normal(seed, VALUES, pairs, D_V) };
+}
+
+// What the memory answers to key k: S' k.
+function ask(S, k) {
+  const answer = new Array(D_V).fill(0);
+  for (let i = 0; i < k.length; i++) {
+    for (let j = 0; j < D_V; j++) answer[j] += S[i][j] * k[i];
+  }
+  return answer;
+}
+
+// The memory before the first pair and after each.
+function statesOf({ k, v }, { rule, alpha, beta, d_k }) {
+  const states = [table(d_k, D_V, () => 0)];
+  k.forEach((key, m) => {
+    const S = states[m];
+    const kept = rule === "decay" ? alpha : 1;
+    let change = v[m];
+    if (rule === "delta") {
+      const seen = ask(S, key);
+      change = v[m].map((value, j) => beta * (value - seen[j]));
+    }
+    states.push(table(d_k, D_V, (i, j) => kept * S[i][j] + key[i] * change[j]));
+  });
+  return states;
+}
+
+function errorOf(returned, wanted) {
+  let sum = 0;
+  for (let j = 0; j < D_V; j++) sum += (returned[j] - wanted[j]) ** 2;
+  return sum / D_V;
+}
+
+// The mean error of all pairs written so far, after each write.
+function curveOf({ k, v }, states) {
+  return k.map((_, m) =>
+    mean(range(m + 1).map((i) => errorOf(ask(states[m + 1], k[i]), v[i]))),
+  );
+}
+
+export function compute(settings) {
+  const { rule, d_k, pairs, similarity, seed, angles } = settings;
+  const written = Math.min(settings.written, pairs);
+  const drawn = pairsOf(seed, settings);
+  const { k, v } = drawn;
+  const states = statesOf(drawn, settings);
+  const returned = k.map((key) => ask(states[written], key));
+  const curve = curveOf(drawn, states);
+  const curves = range(SEEDS).map((i) => {
+    const other = pairsOf(seed + 1 + i, settings);
+    return curveOf(other, statesOf(other, settings));
+  });
+  const average = range(pairs).map((m) => mean(curves.map((one) => one[m])));
+  const spread = average.map((centre, m) =>
+    Math.sqrt(mean(curves.map((one) => (one[m] - centre) ** 2))),
+  );
+  const gram = table(pairs, pairs, (i, j) => dot(k[i], k[j]));
+  const total = gram.flat().reduce((sum, x) => sum + x, 0);
+  const turned = d_k === 2 && angles.length > 0;
+  const independent = rule === "add" && similarity === 0 && !turned;
+  return {
+    keys: k,
+    values: v,
+    gram,
+    state: states[written],
+    returned,
+    errors: range(written).map((i) => errorOf(returned[i], v[i])),
+    curve,
+    average,
+    spread,
+    theory: independent ? range(pairs).map((m) => m / d_k) : [],
+    error: written ? curve[written - 1] : null,
+    cosine: pairs > 1 ? (total - pairs) / (pairs * (pairs - 1)) : null,
+  };
+}
+
+// ---------------------------------------------------------------- pictures
+
+// The directions of the keys in the plane; each can be turned by hand.
+function circle(numbers, { asked, written, x, y, radius }) {
+  const group = shape("g", {});
+  const [cx, cy] = [x + radius, y + radius];
+  group.append(shape("circle", { cx, cy, r: radius, class: "x-ring" }));
+  write(group, x - 16, y - 22, "keys: turn one", { class: "x-heading" });
+  const order = range(numbers.keys.length).sort((a, b) => (a === asked) - (b === asked));
+  for (const i of order) {
+    const [right, up] = numbers.keys[i];
+    const [hx, hy] = [cx + radius * right, cy - radius * up];
+    const angle = Math.round((Math.atan2(up, right) * 180) / Math.PI);
+    const said = `${angle} degrees${i < written ? "" : ", not written yet"}`;
+    const handle = shape(
+      "g",
+      {
+        class: `x-handle${i === asked ? " x-asked" : ""}${i < written ? "" : " x-pale"}`,
+        "data-drag": `key-${i}`,
+        "data-pick": i + 1,
+        tabindex: "0",
+        role: "slider",
+        "aria-label": `direction of key ${i + 1}`,
+        "aria-valuemin": -180,
+        "aria-valuemax": 180,
+        "aria-valuenow": angle,
+        "aria-valuetext": said,
+      },
+      shape("line", { x1: cx, y1: cy, x2: hx, y2: hy, class: "x-line x-stroke-key" }),
+      shape("circle", { cx: hx, cy: hy, r: 16, class: "x-touch" }),
+      shape("circle", { cx: hx, cy: hy, r: 10, class: "x-knob" }),
+    );
+    const at = { class: "x-tick", "text-anchor": "middle" };
+    write(handle, hx, hy + 4, String(i + 1), at);
+    group.append(handle);
+  }
+  return group;
+}
+
+// The memory, with the key that asks at its side and the answer below it.
+function memory(numbers, { asked, written, x, y, cell }) {
+  const group = shape("g");
+  const d_k = numbers.state.length;
+  const height = clamp(150 / d_k, 5, 20);
+  const left = x + 34;
+  const limit = Math.max(2.5, ...numbers.state.flat().map(Math.abs));
+  const column = { x, y, width: 20, height, role: "key", limit: 1 };
+  heat(group, numbers.keys[asked].map((entry) => [entry]), column);
+  write(group, x + 10, y - 12, "k", { class: "x-heading x-fill-key", "text-anchor": "middle" });
+  const square = { x: left, y, width: cell, height, role: "state", limit };
+  heat(group, numbers.state, square);
+  const heading = `memory S after ${written}`;
+  write(group, left, y - 12, heading, { class: "x-heading x-fill-state" });
+  const below = y + d_k * height + 14;
+  const strip = { x: left, width: cell, height: 14, limit: 2.5 };
+  heat(group, [numbers.returned[asked]], { ...strip, y: below, role: "output" });
+  heat(group, [numbers.values[asked]], { ...strip, y: below + 20, role: "value" });
+  const end = left + D_V * cell + 6;
+  write(group, end, below + 11, "answer", { class: "x-tick x-fill-output" });
+  write(group, end, below + 31, "wanted", { class: "x-tick x-fill-value" });
+  return { group, width: end + 44 - x, height: below + 34 - y };
+}
+
+function lines(numbers, settings) {
+  const { average, spread, curve, theory } = numbers;
+  const written = Math.min(settings.written, settings.pairs);
+  const all = [
+    { values: curve, role: "error", label: "this draw" },
+    { values: average, dash: "5 3", label: `mean of ${SEEDS}` },
+  ];
+  if (theory.length) all.push({ values: theory, dash: "1.5 3", label: "theory" });
+  return {
+    title: "recall error",
+    across: "pairs written",
+    lines: all,
+    band: {
+      low: average.map((x, m) => Math.max(0, x - spread[m])),
+      high: average.map((x, m) => x + spread[m]),
+    },
+    mark: written ? { at: written - 1, value: curve[written - 1] } : null,
+  };
+}
+
+// The crosstalk of every pair: cosines of its key with all keys.
+function crosstalk(parent, numbers, { written, x, y, cell, height }) {
+  const faint = (i, j) => Math.max(i, j) >= written;
+  const square = { x, y, width: cell, height, role: "key", limit: 1, faint };
+  heat(parent, numbers.gram, square);
+  const text = "crosstalk k_i·k_j";
+  write(parent, x, y - 12, text, { class: "x-heading x-fill-key" });
+}
+
+// What was written, what comes back, and how far apart they are.
+function recall(parent, numbers, { written, x, y, cell, height, room }) {
+  const rows = { y, width: cell, height, limit: 2.5 };
+  const faint = (i) => i >= written;
+  heat(parent, numbers.values, { ...rows, x, role: "value", faint });
+  write(parent, x, y - 12, "wanted v_i", { class: "x-heading x-fill-value" });
+  const second = x + D_V * cell + 16;
+  const came = numbers.returned.slice(0, written);
+  heat(parent, came, { ...rows, x: second, role: "output" });
+  write(parent, second, y - 12, "answer", { class: "x-heading x-fill-output" });
+  const third = second + D_V * cell + 16;
+  const top = above(Math.max(1, ...numbers.errors));
+  const length = room - (third - x) - 36;
+  write(parent, third, y - 12, "error", { class: "x-heading x-fill-error" });
+  numbers.errors.forEach((error, i) => {
+    const width = Math.max(1, (length * error) / top);
+    const [up, thick] = [y + i * height + height * 0.2, height * 0.55];
+    const bar = { x: third, y: up, width, height: thick, class: "x-fill-error" };
+    parent.append(shape("rect", bar));
+    write(parent, third + width + 5, up + thick / 2 + 4, round(error), { class: "x-tick" });
+  });
+}
+
+// A frame that one points at, from x over the width of a row.
+function rowFrames(parent, { pairs, asked, x, y, width, height }) {
+  for (const i of range(pairs)) {
+    const frame = { x: x - 3, y: y + i * height - 1.5, width, height: height + 1 };
+    const kind = i === asked ? "x-row x-asked" : "x-row";
+    const row = shape("rect", { ...frame, rx: 3, class: kind, "data-pick": i + 1 });
+    parent.append(row);
+  }
+}
+
+function numbering(parent, { pairs, x, y, height }) {
+  for (const i of range(pairs)) {
+    const at = { class: "x-tick", "text-anchor": "end" };
+    write(parent, x, y + i * height + height / 2 + 3.5, String(i + 1), at);
+  }
+}
+
+function picture(width, height, label, role = "img") {
+  const box = { viewBox: `0 0 ${width} ${height}`, width, height };
+  return shape("svg", { ...box, role, "aria-label": label });
+}
+
+function draw(numbers, view) {
+  const settings = view.settings();
+  const { pairs, d_k } = settings;
+  const written = Math.min(settings.written, pairs);
+  const asked = (view.pointed ?? Math.min(settings.pair, pairs)) - 1;
+  const { width } = view;
+  const narrow = width < 560;
+  const now = { asked, written };
+
+  // what is in the memory, and how the error has grown
+  const top = 30;
+  const radius = d_k === 2 ? 76 : 0;
+  const side = radius ? 2 * radius + 44 : 0;
+  const first = picture(width, 0, "keys, memory and error", "group");
+  const beside = narrow && radius ? 0 : side;
+  const under = narrow && radius ? 2 * radius + 60 : 0;
+  if (radius) first.append(circle(numbers, { ...now, x: 16, y: top + 10, radius }));
+  const box = { x: beside, y: top + under, cell: 18 };
+  const block = memory(numbers, { ...now, ...box });
+  const plot = narrow
+    ? { x: 0, y: box.y + block.height + 44, width, height: 130 }
+    : { x: beside + block.width + 28, y: top, height: 150 };
+  plot.width = width - plot.x;
+  first.append(block.group);
+  chart(first, { ...plot, ...lines(numbers, settings) });
+  const ends = [box.y + block.height, plot.y + plot.height + 24, side && 210];
+  const low = Math.max(...ends);
+  first.setAttribute("height", low);
+  first.setAttribute("viewBox", `0 0 ${width} ${low}`);
+
+  // one row a pair
+  const parts = [first];
+  const label = `${written} of ${pairs} pairs: cosines of the keys, wanted and returned values, errors`;
+  if (narrow) {
+    const cell = Math.min(20, (width - 24) / pairs);
+    const square = picture(width, top + pairs * cell + 8, "cosines of the keys");
+    numbering(square, { pairs, x: 16, y: top, height: cell });
+    crosstalk(square, numbers, { ...now, x: 22, y: top, cell, height: cell });
+    const across = { width: pairs * cell + 5, x: 22, y: top, height: cell };
+    rowFrames(square, { pairs, asked, ...across });
+    const rows = picture(width, top + pairs * 18 + 8, label);
+    numbering(rows, { pairs, x: 16, y: top, height: 18 });
+    const small = clamp((width - 150) / (2 * D_V), 8, 13);
+    const place = { x: 22, y: top, height: 18 };
+    recall(rows, numbers, { ...now, ...place, cell: small, room: width - 22 });
+    rowFrames(rows, { pairs, asked, ...place, width: width - 22 });
+    parts.push(square, rows);
+  } else {
+    const height = Math.min(22, 320 / pairs, (width - 22 - 150) / (pairs + 2 * D_V));
+    const cell = Math.min(height, 18);
+    const rows = picture(width, top + pairs * height + 8, label);
+    numbering(rows, { pairs, x: 16, y: top, height });
+    crosstalk(rows, numbers, { ...now, x: 22, y: top, cell: height, height });
+    const x = 22 + Math.max(pairs * height, 100) + 20;
+    recall(rows, numbers, { ...now, x, y: top, cell, height, room: width - x });
+    rowFrames(rows, { pairs, asked, x: 22, y: top, height, width: width - 22 });
+    parts.push(rows);
+  }
+  return parts;
+}
+
+// ---------------------------------------------------------------- words
+
+function readouts(numbers, { pairs, written }) {
+  const n = Math.min(written, pairs);
+  const { error, average, theory, cosine } = numbers;
+  return [
+    ["recall error", "error", round(error)],
+    [`mean of ${SEEDS} draws`, "size", n ? round(average[n - 1]) : "–"],
+    ["theory $(n−1)/d_k$", "size", theory.length && n ? round(theory[n - 1]) : "–"],
+    ["mean cosine", "key", round(cosine)],
+  ];
+}
+
+function sentence(numbers, settings) {
+  const { gram, errors, error, theory } = numbers;
+  const n = Math.min(settings.written, settings.pairs);
+  if (n === 0) return "Nothing is written yet: the memory answers zero to every key.";
+  const i = Math.min(settings.pair, settings.pairs) - 1;
+  const count = n === 1 ? "One pair is written" : `${n} pairs are written`;
+  const expected = theory.length ? `, where theory expects ${round(theory[n - 1])}` : "";
+  const said = `${count}; the mean-square recall error is ${round(error)}${expected}.`;
+  if (i >= n) return `${said} Pair ${i + 1} is not among them yet.`;
+  const others = range(n).filter((j) => j !== i);
+  if (!others.length) return said;
+  const near = others.reduce((a, b) => (Math.abs(gram[i][b]) > Math.abs(gram[i][a]) ? b : a));
+  const own = `Pair ${i + 1} comes back with error ${round(errors[i])}`;
+  const close = `the key most like its own is key ${near + 1}, at cosine ${round(gram[i][near])}`;
+  return `${said} ${own}; ${close}.`;
+}
+
+function rows(numbers, { pairs, written }) {
+  const n = Math.min(written, pairs);
+  const list = (x) => x.map((entry) => round(entry)).join(" ");
+  return {
+    head: ["pair", "error", "mean error after it", "cosines with keys 1 to $N$", "wanted", "answer"],
+    rows: range(pairs).map((i) => [
+      String(i + 1),
+      i < n ? round(numbers.errors[i], 4) : "not written",
+      round(numbers.curve[i], 4),
+      list(numbers.gram[i]),
+      list(numbers.values[i]),
+      list(numbers.returned[i]),
+    ]),
+  };
+}
+
+// ---------------------------------------------------------------- hands
+
+function degrees([right, up]) {
+  return Math.round((Math.atan2(up, right) * 180) / Math.PI);
+}
+
+// Turning one key by hand fixes the directions of all.
+function turn(id, angle, settings) {
+  const i = Number(id.slice(4));
+  const angles = pairsOf(settings.seed, settings).k.map(degrees);
+  angles[i] = angle(angles[i]);
+  return { angles, pair: i + 1 };
+}
+
+// A key drawn anew is no longer the one that was turned.
+function follow(changed) {
+  const anew = ["seed", "similarity"].some((name) => name in changed);
+  return anew && !("angles" in changed) ? { angles: [] } : {};
+}
+
+export default {
+  render: explorable({
+    compute,
+    draw,
+    readouts,
+    sentence,
+    rows,
+    follow,
+    pick: "pair",
+    drag: (id, { x, y }, s) => turn(id, () => degrees([x - 92, 116 - y]), s),
+    nudge: (id, steps, s) => turn(id, (old) => ((old + 5 * steps + 540) % 360) - 180, s),
+  }),
+};

@@ -71,7 +71,7 @@ def write(target: Path, text: str) -> None:
 
 
 def copy_mathjax(target: Path) -> None:
-    """The TeX to HTML component, the `\\class` extension and the woff fonts."""
+    r"""The TeX to HTML component, the `\class` extension and the woff fonts."""
     source = MODULES / "mathjax" / "es5"
     for name in MATHJAX_FILES:
         copy(source / name, target / name)

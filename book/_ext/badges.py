@@ -5,6 +5,7 @@ The label says what an equation is: `def-` a definition, `cited-` quoted from a 
 breaks a rule is a warning, and the build treats warnings as errors.
 """
 
+import contextlib
 from collections import defaultdict
 from typing import Any, cast
 
@@ -79,17 +80,17 @@ def visit_equation(self: HTML5Translator, node: nodes.math_block) -> None:
             raise
     number = get_node_equation_number(self, node)
     self.body.append(self.starttag(node, "div", CLASS="equation labelled"))
-    bare = nodes.math_block("", node.astext(), nowrap=False, number=None)
-    try:
-        html_visit_displaymath(self, bare)
-    except nodes.SkipNode:
-        pass
+    # before the formula, so that it floats beside the formula's first line
     self.body.append('<div class="equation-side">')
     self.body.append(f'<span class="eqno">({number})')
     self.add_permalink_ref(node, "Link to this equation")
     self.body.append("</span>")
     self.body.extend(badges(self, label))
-    self.body.append("</div></div>\n")
+    self.body.append("</div>")
+    bare = nodes.math_block("", node.astext(), nowrap=False, number=None)
+    with contextlib.suppress(nodes.SkipNode):
+        html_visit_displaymath(self, bare)
+    self.body.append("</div>\n")
     raise nodes.SkipNode
 
 

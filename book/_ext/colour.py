@@ -39,8 +39,6 @@ DRESS = {
 BARE = {"frac", "tfrac", "dfrac", "binom", "sqrt"}
 # letters that are also plain numbers: only with a subscript are they the book's arrays
 NEEDS_SUBSCRIPT = {"n", "e"}
-# a capital of these is the matrix whose rows they are
-WITH_MATRIX = {"q", "k", "v"}
 
 
 def letters() -> dict[str, str]:
@@ -48,11 +46,8 @@ def letters() -> dict[str, str]:
     roles = {}
     for symbol in GLOSSARY.values():
         base = re.search(r"(\\(?!log\b)[A-Za-z]+|[A-Za-z])(?:_|$)", symbol.tex)
-        if base is None or not symbol.shapes or symbol.role not in PALETTE:
-            continue
-        roles[base[1]] = symbol.role
-        if base[1] in WITH_MATRIX:
-            roles[base[1].upper()] = symbol.role
+        if base and symbol.shapes and symbol.role in PALETTE:
+            roles[base[1]] = symbol.role
     return roles
 
 

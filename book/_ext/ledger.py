@@ -7,9 +7,11 @@ it and the role ``{ledger}`name` `` links to one of its entries.
 import functools
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+from ctlearn.shapes import GLOSSARY
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
@@ -24,13 +26,6 @@ from sphinx.util.typing import ExtensionMetadata
 
 logger = logging.getLogger(__name__)
 
-KINDS = {
-    "identity": "Two expressions are equal.",
-    "limit": "One mechanism becomes another at a setting, or as a number goes to its end.",
-    "bound": "A quantity never passes a line.",
-    "counterexample": "One exact, small instance refutes a tempting claim.",
-    "erratum": "A formula as printed fails, and its correction holds.",
-}
 COLUMNS = ("Statement", "Kind", "How it was checked", "Mutants", "Seconds", "Where")
 
 
@@ -106,7 +101,7 @@ class LedgerTable(SphinxDirective):
                 *self.parsed(f"$$\n{entry['statement']}\n$$"),
             ],
             [build("span", nodes.Text(entry["kind"]), class_=f"kind {entry['kind']}")],
-            [build("ul", *[build("li", nodes.Text(m)) for m in entry["methods"]])],
+            [build("ul", *[self.method(words) for words in entry["methods"]])],
             [build("span", nodes.Text(killed(entry)), title=f"Killed: {mutants}")],
             [nodes.Text(f"{entry['seconds']:.2g}")],
             self.where(entry),
@@ -121,6 +116,13 @@ class LedgerTable(SphinxDirective):
             data_kind=entry["kind"],
             data_chapter=entry["chapter"],
         )
+
+    def method(self, words: str) -> nodes.Node:
+        """One way in which an entry was checked, its sizes typeset as letters."""
+        sizes = {s.name: s.tex for s in GLOSSARY.values() if s.role == "size"}
+        name = re.compile(rf"\b({'|'.join(map(re.escape, sizes))})\b( = \d+)?")
+        typeset = name.sub(lambda m: f"${sizes[m[1]]}{m[2] or ''}$", words)
+        return build("li", *self.parsed(typeset))
 
     def where(self, entry: dict[str, Any]) -> list[nodes.Node]:
         """The chapter, the source of the claim and the file of the check."""

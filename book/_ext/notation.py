@@ -32,7 +32,7 @@ class Notation(SphinxDirective):
         if symbol.range:
             note = nodes.Text(f"Range: {symbol.range}")
             meaning.append(build("span", note, class_="range"))
-        shape = symbol.shape_text()
+        shape = symbol.shape_text().replace("[]", "number")
         cells = (
             parsed(self, f"${symbol.tex}$"),
             [nodes.literal("", symbol.name)],

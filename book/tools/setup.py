@@ -94,7 +94,7 @@ def set_up_python(root: Path) -> None:
         venv.create(root / ".venv", clear=True, with_pip=True)
     print(
         "Installing the Python packages of requirements.txt into .venv\n"
-        "(the first time this fetches a few hundred MB and takes some minutes)",
+        "(the first time this takes some minutes; most of it is PyTorch)",
         flush=True,
     )
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]

@@ -16,9 +16,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run make in `folder`, as a user would who has no PYTHONSAFEPATH."""
+    """Run make in `folder` as from a fresh shell: make passes its own flags down."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MAKE")}
     command = ["make", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True
+    )
 
 
 @pytest.fixture

@@ -229,11 +229,6 @@ def label(
     )
 
 
-def variables(scheme: str, prefix: str = "--ctl-") -> str:
-    """The palette as CSS declarations for one scheme, `light` or `dark`."""
-    return "".join(f"{prefix}{role}:{tone[scheme]};" for role, tone in PALETTE.items())
-
-
 def _lines() -> Any:
     """The cycle of colours for lines that no role was given."""
     from cycler import cycler

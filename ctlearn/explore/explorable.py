@@ -12,13 +12,15 @@ figure stands in it until then, and where there are no scripts.
 
 import html
 import json
+import pkgutil
+from importlib import import_module
 from importlib.resources import files
 from typing import Any, ClassVar
 
 import anywidget
 import traitlets
 
-from ctlearn import plots
+from ctlearn import explore, plots
 
 _FOLDER = files("ctlearn.explore")
 
@@ -148,6 +150,18 @@ class Explorable(anywidget.AnyWidget):
             if value != traits[name].default()
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def collect() -> dict[str, type[Explorable]]:
+    """Every explorable of the package, by name."""
+    modules = pkgutil.iter_modules(explore.__path__, "ctlearn.explore.")
+    found = [vars(import_module(module.name)).values() for module in modules]
+    classes = [x for names in found for x in names if isinstance(x, type)]
+    return {
+        cls.name(): cls
+        for cls in classes
+        if issubclass(cls, Explorable) and cls is not Explorable
+    }
 
 
 def _limits(trait: Any) -> dict[str, Any]:

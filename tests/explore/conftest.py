@@ -1,0 +1,98 @@
+"""What the tests of explorables share: node, and a page of the static site."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctlearn.explore.memory_interference import MemoryInterference
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+    """Run the text of a module in node; what it prints as JSON."""
+    beside = Path(sys.executable).with_name("node")
+    program = str(beside) if beside.exists() else shutil.which("node")
+    if program is None:
+        pytest.skip('no node: pip install "ctlearn[book]"')
+    folder = tmp_path_factory.mktemp("node")
+
+    def run(module: str) -> Any:
+        file = folder / "module.mjs"
+        file.write_text(module, encoding="utf-8")
+        done = subprocess.run(
+            [program, str(file)], capture_output=True, text=True, check=True
+        )
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def site(
+    root: Path,
+    tool: Callable[[str], Any],
+    serve: Callable[[Path], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> str:
+    """The address of a site with a page of two explorables and a page of none."""
+    pytest.importorskip("sphinx", reason='no Sphinx: pip install "ctlearn[book]"')
+    source = tmp_path_factory.mktemp("site")
+    extensions = str(root / "book" / "_ext")
+    (source / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {extensions!r})\n"
+        'extensions = ["explorables"]\nhtml_theme = "basic"\nlanguage = "en"\n'
+        'exclude_patterns = ["out"]\n'
+    )
+    palette = tool("assets").palette_css()
+    dark = 'html[data-theme="dark"] body {background: #14181e; color: #dde1e6}'
+    html = [
+        f"<style>{palette}{dark}</style>",
+        '<meta name="viewport" content="width=device-width">',
+        MemoryInterference()._repr_html_(),
+        '<p><a id="tilted" href="#memory_interference-2?angles=0,30">tilt</a></p>',
+        MemoryInterference(d_k=2, pairs=2)._repr_html_(),
+    ]
+    raw = "".join(f"\n.. raw:: html\n\n   {line}\n" for line in html)
+    contents = "\n.. toctree::\n\n   other\n"
+    (source / "index.rst").write_text(f"Page\n====\n{raw}{contents}")
+    (source / "other.rst").write_text("Other\n=====\n\nNothing reacts here.\n")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html"]
+    subprocess.run([*command, str(source), str(source / "out")], check=True)
+    return serve(source / "out")
+
+
+@pytest.fixture
+def visit(chromium: Any, site: str) -> Iterator[Callable[..., Any]]:
+    """Open the page; at the end, see that nothing failed and nobody else was asked."""
+    contexts, faults = [], []
+
+    def watch(request: Any) -> None:
+        if not request.url.startswith((site, "data:")):
+            faults.append(f"asked {request.url}")
+
+    def start(address: str = "", **options: Any) -> Any:
+        size = {"width": 1280, "height": 900}
+        context = chromium.new_context(**{"viewport": size} | options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", watch)
+        page.on("requestfailed", lambda request: faults.append(request.url))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on(
+            "console",
+            lambda message: message.type == "error" and faults.append(message.text),
+        )
+        page.goto(site + address)
+        page.locator(".x-stage svg").nth(2).wait_for()
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert not faults

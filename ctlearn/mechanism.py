@@ -57,12 +57,14 @@ class Place:
 class Limit:
     """A setting under which a mechanism is another one.
 
+    `target` is the other's name; `when` says the setting in words, `setting` in TeX.
     `here` turns a draw of this mechanism's inputs into inputs at the limit, and
     `there` turns those into the other mechanism's inputs.
     """
 
     target: str
     when: str
+    setting: str
     here: Callable[[Inputs], Inputs] = field(repr=False)
     there: Callable[[Inputs], Inputs] = field(repr=False)
 

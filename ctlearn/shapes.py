@@ -226,7 +226,7 @@ def check(arguments: Mapping[str, Any], *, per_token: bool = False) -> None:
             continue
         shapes = symbol.shapes
         if per_token:
-            shapes = tuple(shape[1:] if shape[0] == "T" else shape for shape in shapes)
+            shapes = tuple(s[1:] if s[:1] == ("T",) else s for s in shapes)
         if not (() in shapes and np.ndim(value) == 0):
             dtype = _check_dtype(name, value, dtype)
         check_shape(name, value, shapes, sizes)

@@ -129,7 +129,13 @@ def run(claim: Identity) -> Result:
     start = time.perf_counter()
     methods, failures = [], []
     for world in claim.worlds:
-        trials = [_trial(claim, supply, at) for supply, at in _supplies(claim, world)]
+        try:
+            trials = [
+                _trial(claim, supply, at) for supply, at in _supplies(claim, world)
+            ]
+        except Exception as error:  # one broken claim must not hide the others
+            failures.append(f"{world}: {type(error).__name__}: {error}")
+            continue
         failures += [f"{world}: {trial.fault}" for trial in trials if trial.fault]
         methods.append(_method(world, trials))
     if claim.free is not None:

@@ -63,7 +63,8 @@ def _statement(mechanism: Mechanism) -> str:
     """The family's step with the letters that this mechanism leaves out removed."""
     parts = _written_parts(mechanism)
     kept = r"\mathrm{Diag}(\alpha_t) S_{t-1}" if "log_decay" in parts else "S_{t-1}"
-    erased = rf" - ({kept})^\top e_t" if "e" in parts else ""
+    read = rf"({kept})^\top" if "log_decay" in parts else r"S_{t-1}^\top"
+    erased = f" - {read} e_t" if "e" in parts else ""
     u = rf"(z_t{erased})^\top" if erased else r"z_t^\top"
     return rf"S_t = {kept} + k_t {u}"
 
@@ -118,7 +119,8 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
         name=f"{mechanism.name}-becomes-{target.name}".replace("_", "-"),
         title=f"{mechanism.title}: {target.title} if {limit.when}",
         kind="limit",
-        statement=rf"\text{{{limit.when}}}",
+        statement=rf"{limit.setting} \;\Rightarrow\; "
+        rf"o_t = o_t^{{\text{{{target.title.lower()}}}}}",
         source="ours",
         citations=mechanism.citations,
         claim=claim,

@@ -90,7 +90,8 @@ MECHANISM = Mechanism(
     limits=(
         Limit(
             target="linear_attention",
-            when="orthonormal keys, beta = 1",
+            when="the keys are orthonormal and beta = 1",
+            setting=r"k_i^\top k_j = 0 \; (i \ne j), \; k_i^\top k_i = \beta_i = 1",
             here=lambda x: x | {"k": orthonormal(x["k"]), "beta": x["beta"] ** 0},
             there=lambda x: {name: x[name] for name in ("q", "k", "v")},
         ),

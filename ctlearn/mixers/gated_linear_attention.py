@@ -91,12 +91,14 @@ MECHANISM = Mechanism(
         Limit(
             target="linear_attention",
             when="alpha = 1",
+            setting=r"\alpha_t = 1",
             here=lambda x: x | {"log_decay": 0 * x["log_decay"]},
             there=lambda x: {name: x[name] for name in ("q", "k", "v")},
         ),
         Limit(
             target="retention",
-            when="alpha the same in every channel and at every token",
+            when="alpha is the same in every channel and at every token",
+            setting=r"\alpha_{t,c} = \gamma",
             here=lambda x: x | {"log_decay": 0 * x["log_decay"] + x["log_decay"][0, 0]},
             there=lambda x: {
                 **{name: x[name] for name in ("q", "k", "v")},

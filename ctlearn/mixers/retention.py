@@ -100,6 +100,7 @@ MECHANISM = Mechanism(
         Limit(
             target="linear_attention",
             when="gamma = 1",
+            setting=r"\gamma = 1",
             here=lambda x: x | {"log_gamma": 0 * x["log_gamma"]},
             there=lambda x: {name: x[name] for name in ("q", "k", "v")},
         ),

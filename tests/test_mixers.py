@@ -1,0 +1,236 @@
+"""What every mechanism owes, checked for each because it exists."""
+
+import copy
+import inspect
+
+import numpy as np
+import pytest
+
+from ctlearn.mechanism import FORMS
+from ctlearn.mixers import mechanisms
+from ctlearn.shapes import GLOSSARY
+from ctlearn.supplies import Floats, Rationals, Symbols, float_difference
+
+LENGTHS = (0, 1, 2, 7, 64, 65)
+PLANS = ("parallel", "chunkwise")
+ORDER = ("q", "k", "v", "phi", "log_decay", "log_gamma", "beta", "S", "chunk_size")
+
+every_mechanism = pytest.mark.parametrize(
+    "mechanism", mechanisms().values(), ids=lambda mechanism: mechanism.name
+)
+
+
+def arrays(S):
+    """The arrays of a state, whether it is one or a record of several."""
+    return list(S) if isinstance(S, tuple) else [S]
+
+
+def same(left, right, compare=float_difference):
+    (o, S), (o_other, S_other) = left, right
+    for a, b in zip([o, *arrays(S)], [o_other, *arrays(S_other)], strict=True):
+        assert a.dtype == b.dtype
+        difference = compare(a, b)
+        assert difference.equal, difference.text
+
+
+def runs(mechanism, inputs, S):
+    """Every plan but the recurrent one, at every kind of chunk size."""
+    T = len(inputs["q"])
+    forms = mechanism.forms
+    if "parallel" in forms:
+        yield forms["parallel"](**inputs, S=S)
+    if "chunkwise" in forms:
+        for chunk_size in (1, 3, 4, max(1, T), T + 5):
+            yield forms["chunkwise"](**inputs, S=S, chunk_size=chunk_size)
+
+
+def started(mechanism, supply):
+    """A state that has read a few tokens."""
+    return mechanism.forms["recurrent"](**mechanism.draw(supply, 4, 5, 3))[1]
+
+
+def rows(inputs, rows):
+    """Some of the tokens; what holds for all tokens stays."""
+    return {name: x[rows] if np.ndim(x) else x for name, x in inputs.items()}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("T", LENGTHS)
+@every_mechanism
+def test_plans_agree(mechanism, T, dtype):
+    supply = Floats(T, dtype)
+    inputs = mechanism.draw(supply, T, 5, 3)
+    for S in (None, started(mechanism, supply)):
+        recurrent = mechanism.forms["recurrent"](**inputs, S=S)
+        for run in runs(mechanism, inputs, S):
+            same(recurrent, run)
+
+
+@pytest.mark.parametrize("supply", [Symbols(), Rationals(0)], ids=lambda s: s.world)
+@every_mechanism
+def test_plans_agree_exactly(mechanism, supply):
+    inputs = mechanism.draw(supply, 4, 2, 3)
+    # no plan needs keys of length one, and free symbols claim more
+    inputs["k"] = supply.real("k", 4, 2)
+    before = mechanism.draw(supply, 1, 2, 3) | {"k": supply.real("j", 1, 2)}
+    for S in (None, mechanism.forms["recurrent"](**before)[1]):
+        recurrent = mechanism.forms["recurrent"](**inputs, S=S)
+        for run in runs(mechanism, inputs, S):
+            same(recurrent, run, supply.difference)
+
+
+@every_mechanism
+def test_steps_are_the_recurrence(mechanism):
+    supply = Floats(0)
+    inputs, S = mechanism.draw(supply, 6, 5, 3), started(mechanism, supply)
+    whole = mechanism.forms["recurrent"](**inputs, S=S)
+    outputs = []
+    for t in range(6):
+        o, S = mechanism.forms["step"](**rows(inputs, t), S=S)
+        outputs.append(o)
+    same(whole, (np.array(outputs), S))
+
+
+@pytest.mark.parametrize("T", [65, 130])
+@every_mechanism
+def test_split_anywhere_is_whole(mechanism, T):
+    """Case 20: prefill then decode, in any plan, is one pass."""
+    inputs = mechanism.draw(Floats(T), T, 5, 3)
+    forms = mechanism.forms
+    whole = forms["recurrent"](**inputs)
+    for split in (0, 1, 33, 64, T):
+        for first, second in ((p, r) for p in PLANS for r in ("recurrent", *PLANS)):
+            if first in forms and second in forms:
+                o, S = forms[first](**rows(inputs, slice(None, split)))
+                o_rest, S = forms[second](**rows(inputs, slice(split, None)), S=S)
+                same(whole, (np.concatenate([o, o_rest]), S))
+
+
+@every_mechanism
+def test_the_future_is_not_read(mechanism):
+    """Case 11: other tokens from 70 on leave the first 70 outputs equal to the bit."""
+    inputs = mechanism.draw(Floats(11), 130, 5, 3)
+    other = mechanism.draw(Floats(12), 130, 5, 3)
+    changed = {
+        name: np.concatenate([x[:70], other[name][70:]]) if np.ndim(x) else x
+        for name, x in inputs.items()
+    }
+    for name, form in mechanism.forms.items():
+        if name != "step":
+            assert np.array_equal(form(**inputs)[0][:70], form(**changed)[0][:70]), name
+
+
+@pytest.mark.parametrize("T", [1, 3])
+@every_mechanism
+def test_short_sequences_reach_the_state(mechanism, T):
+    """Case 15: fewer tokens than a chunk still write."""
+    inputs = mechanism.draw(Floats(15), T, 5, 3)
+    if "chunkwise" in mechanism.forms:
+        same(
+            mechanism.forms["recurrent"](**inputs),
+            mechanism.forms["chunkwise"](**inputs, chunk_size=16),
+        )
+
+
+@every_mechanism
+def test_no_tokens(mechanism):
+    """Case 23: an empty output, and the state as it came in."""
+    supply = Floats(23)
+    inputs, S = mechanism.draw(supply, 0, 5, 3), started(mechanism, supply)
+    for name, form in mechanism.forms.items():
+        if name != "step":
+            o, S_after = form(**inputs, S=S)
+            assert o.shape == (0, 3)
+            for a, b in zip(arrays(S), arrays(S_after), strict=True):
+                assert np.array_equal(a, b)
+                assert not np.shares_memory(a, b)
+
+
+@every_mechanism
+def test_inputs_are_left_alone(mechanism):
+    supply = Floats(1)
+    inputs, S = mechanism.draw(supply, 9, 5, 3), started(mechanism, supply)
+    kept = copy.deepcopy((inputs, S))
+    for name, form in mechanism.forms.items():
+        given = rows(inputs, 0) if name == "step" else inputs
+        o, S_after = form(**given, S=S)
+        for name_in, x in inputs.items():
+            assert np.array_equal(x, kept[0][name_in])
+            for out in (o, *arrays(S_after)):
+                assert not np.shares_memory(x, out)
+        for a, b in zip(arrays(S), arrays(kept[1]), strict=True):
+            assert np.array_equal(a, b)
+        for a, b in zip(arrays(S), arrays(S_after), strict=True):
+            assert not np.shares_memory(a, b)
+
+
+@every_mechanism
+def test_signatures(mechanism):
+    """Case 26: same arguments in the same order, keyword-only after q, k, v."""
+    names = {}
+    for form_name, form in mechanism.forms.items():
+        parameters = inspect.signature(form).parameters
+        names[form_name] = [n for n in parameters if n != "chunk_size"]
+        assert list(parameters)[:3] == ["q", "k", "v"]
+        order = [ORDER.index(name) for name in parameters]
+        assert order == sorted(order)
+        for name in list(parameters)[3:]:
+            assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+    assert all(listed == names["recurrent"] for listed in names.values())
+    assert set(mechanism.inputs) <= set(names["recurrent"])
+    assert set(mechanism.forms) <= set(FORMS)
+
+
+@every_mechanism
+def test_bad_calls_fail_early(mechanism):
+    """Case 47: one sentence that names the argument."""
+    supply = Floats(47)
+    inputs = mechanism.draw(supply, 6, 5, 3)
+    recurrent, chunkwise = (mechanism.forms[n] for n in ("recurrent", "chunkwise"))
+    for name, x in inputs.items():
+        if not np.ndim(x):
+            continue
+        with pytest.raises(ValueError, match=rf"^{name}: expected"):
+            recurrent(**(inputs | {name: x[None, None]}))
+        with pytest.raises(TypeError, match=rf"^{name}: expected floating-point"):
+            recurrent(**(inputs | {name: np.ones(x.shape, dtype=np.int64)}))
+        with pytest.raises(TypeError, match=rf"^{name}: expected a NumPy array"):
+            recurrent(**(inputs | {name: x.tolist()}))
+        with pytest.raises(ValueError, match=r"T is"):
+            recurrent(**(inputs | {name: x[:-1]}))
+        with pytest.raises(TypeError, match="mixed dtypes"):
+            recurrent(**(inputs | {name: x.astype(np.float32)}))
+        if GLOSSARY[name].role == "decay":
+            with pytest.raises(ValueError, match=rf"^{name}: expected values in"):
+                recurrent(**(inputs | {name: -x}))
+            with pytest.raises(ValueError, match=rf"^{name}: .*nan"):
+                recurrent(**(inputs | {name: np.nan * x}))
+    with pytest.raises(ValueError, match=r"d_k is"):
+        recurrent(**(inputs | {"k": inputs["k"][:, :-1]}))
+    for bad, error in ((0, ValueError), (-3, ValueError), (2.0, TypeError)):
+        with pytest.raises(error, match=r"^chunk_size: expected"):
+            chunkwise(**inputs, chunk_size=bad)
+    with pytest.raises((TypeError, ValueError), match=r"^S: expected"):
+        recurrent(**inputs, S=np.zeros((2, 2, 2)))
+    S = started(mechanism, supply)
+    narrow = type(S)(*(a[..., :-1] for a in S)) if isinstance(S, tuple) else S[:, :-1]
+    with pytest.raises(ValueError, match=r"^S(\.\w)?: d_"):
+        recurrent(**inputs, S=narrow)
+
+
+@every_mechanism
+def test_state_size_is_what_is_kept(mechanism):
+    T, d_k, d_v = 11, 5, 3
+    _, S = mechanism.forms["recurrent"](**mechanism.draw(Floats(0), T, d_k, d_v))
+    kept = sum(array.size for array in arrays(S))
+    assert kept == mechanism.place.state_numbers(T, d_k, d_v)
+
+
+@every_mechanism
+def test_declaration(mechanism):
+    assert mechanism.title
+    assert mechanism.citations
+    assert mechanism.source.__doc__
+    assert all(f"{c}" in mechanism.source.__doc__ for c in mechanism.citations)
+    assert all(limit.target in mechanisms() for limit in mechanism.limits)
+    assert set(mechanism.inputs) <= set(GLOSSARY)

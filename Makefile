@@ -16,6 +16,8 @@ endif
 # The working folder is not searched for modules, so that the folder kernels/ is not
 # taken for a distribution of that name.
 export PYTHONSAFEPATH := 1
+# Kernels take no start-up files of the reader's; book/tools/build.py makes the folder.
+export IPYTHONDIR := $(CURDIR)/book/_build/ipython
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

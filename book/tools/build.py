@@ -67,6 +67,20 @@ def prove(code: str) -> bool:
     return True
 
 
+def kernel_settings() -> Path:
+    """A folder of IPython settings of the book's own.
+
+    The reader's start-up files cannot change what a page shows, and kernels do not warn
+    that they talk to this machine without encryption.
+    """
+    folder = BUILD / "ipython"
+    profile = folder / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    settings = "get_config().IPKernelApp.log_level = 'ERROR'\n"
+    (profile / "ipython_kernel_config.py").write_text(settings)
+    return folder
+
+
 def write_site(code: str) -> bool:
     """Execute what is not in the cache for `code` and write every page anew.
 
@@ -84,9 +98,12 @@ def write_site(code: str) -> bool:
     book = "import sys; from jupyter_book.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", book, "build", str(ROOT)]
     command += ["--path-output", str(ROOT / "book"), *strict]
-    environment = os.environ | {"CTLEARN_EXECUTION_CACHE": str(cache)}
-    # In notebooks/ lies nothing to import; a kernel must find the installed package.
-    environment["PYTHONSAFEPATH"] = "1"
+    environment = os.environ | {
+        "CTLEARN_EXECUTION_CACHE": str(cache),
+        "IPYTHONDIR": str(kernel_settings()),
+        # in notebooks/ lies nothing to import: a kernel finds the installed package
+        "PYTHONSAFEPATH": "1",
+    }
     done = subprocess.run(command, env=environment, check=False)
     return done.returncode == 0 and (BUILD / "html" / "index.html").exists()
 

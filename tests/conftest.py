@@ -4,16 +4,31 @@ Nothing is skipped silently: a run ends with what was skipped and how to run it,
 where everything is expected to be installed (CI=true) a skip fails the run.
 """
 
+import functools
+import http.server
 import importlib.util
 import os
 import re
-from collections.abc import Callable
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +59,44 @@ def bibtex_keys() -> frozenset[str]:
     """The keys of book/references.bib."""
     text = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
     return frozenset(re.findall(r"^@\w+\{\s*([^,\s]+)", text, flags=re.MULTILINE))
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="session")
+def serve() -> Iterator[Callable[[Path], str]]:
+    """Serve a folder on this machine; its address."""
+    servers = []
+
+    def start(folder: Path) -> str:
+        handler = functools.partial(_Quiet, directory=str(folder))
+        server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}/"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Debian's Chromium."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason='no Playwright: pip install "ctlearn[dev]"'
+    )
+    if not CHROMIUM.exists():
+        pytest.skip("no browser: apt install chromium")
+    with playwright.sync_playwright() as run:
+        browser = run.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield browser
+        browser.close()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

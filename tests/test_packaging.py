@@ -57,10 +57,9 @@ def elsewhere(wheel, tmp_path_factory):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
     # NumPy is the one of this environment, so that no registry is asked
-    for name in ("numpy", "numpy.libs"):
-        source = Path(np.__file__).parents[1] / name
-        if source.exists():
-            shutil.copytree(source, packages / name)
+    for source in Path(np.__file__).parents[1].glob("numpy[.-]*"):
+        shutil.copytree(source, packages / source.name)
+    shutil.copytree(Path(np.__file__).parent, packages / "numpy")
     return python
 
 

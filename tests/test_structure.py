@@ -23,7 +23,7 @@ RANKS = (
     {"cost", "features", "memory", "supplies"},
     {"mechanism"},
     {"mixers"},
-    {"identities", "tasks", "explore", "plots"},
+    {"identities", "tasks", "explore", "plots", "listing"},
     {"__main__"},
 )
 

@@ -7,6 +7,7 @@ least of several and only large factors mean anything. Bytes and rounding errors
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,26 +21,26 @@ def tokens(T: int, d: int, *, seed: int = 0, dtype: str = "float64") -> np.ndarr
     return qkv.astype(dtype)
 
 
-def seconds(call: Callable[[], object], repeats: int = 3, budget: float = 0.1) -> float:
-    """The least time of a call: at least `repeats` tries, and `budget` seconds of them.
+def seconds(call: Callable[..., object], *inputs: Any, **options: Any) -> float:
+    """The least time of several calls: three at least, and 50 ms of them.
 
     Other processes can only add time, so the least is the one to compare.
     """
-    call()
+    call(*inputs, **options)
     least, spent, tries = np.inf, 0.0, 0
-    while tries < repeats or spent < budget:
+    while tries < 3 or spent < 0.05:
         start = time.perf_counter()
-        call()
+        call(*inputs, **options)
         took = time.perf_counter() - start
         least, spent, tries = min(least, took), spent + took, tries + 1
     return least
 
 
-def peak_bytes(call: Callable[[], object]) -> int:
-    """The most bytes of arrays that a call held at one time, its result included."""
+def peak_bytes(call: Callable[..., object], *inputs: Any, **options: Any) -> int:
+    """The most bytes that a call held at one time in new arrays, its result included."""
     tracemalloc.start()
     try:
-        call()
+        call(*inputs, **options)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

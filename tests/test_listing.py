@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from ctlearn.listing import Listing
 from ctlearn.mixers import linear_attention, softmax_attention
 
@@ -18,5 +19,5 @@ def test_a_listing_is_the_source_that_runs():
 
 
 def test_what_a_page_cannot_hold_is_refused():
-    with pytest.raises(ValueError, match="RunningMean has .* lines; a page holds 25"):
+    with pytest.raises(ValueError, match=r"RunningMean has \d+ lines; a page holds 25"):
         Listing(softmax_attention.RunningMean)

@@ -37,7 +37,7 @@ def seconds(call: Callable[..., object], *inputs: Any, **options: Any) -> float:
 
 
 def peak_bytes(call: Callable[..., object], *inputs: Any, **options: Any) -> int:
-    """The most bytes that a call held at one time in new arrays, its result included."""
+    """The most bytes of new arrays that a call held at once, its result included."""
     tracemalloc.start()
     try:
         call(*inputs, **options)

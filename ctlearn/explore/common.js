@@ -111,7 +111,8 @@ function write(parent, x, y, text, attributes = {}) {
 // A matrix: positive entries in the colour of a role, negative ones in ink with a minus
 // sign, both fading to the ground at zero. `limit` is shown at full strength.
 function heat(parent, matrix, { x, y, width, height, role, limit, faint }) {
-  const [rows, columns] = [matrix.length, matrix[0]?.length ?? 0];
+  if (!matrix.length) return;
+  const [rows, columns] = [matrix.length, matrix[0].length];
   const gap = Math.min(width, height) < 9 ? 0 : 1;
   const frame = { x, y, width: columns * width - gap, height: rows * height - gap };
   const group = shape("g", {}, shape("rect", { ...frame, class: "x-frame" }));
@@ -276,12 +277,15 @@ function copier(label, text) {
 }
 
 function slider(setting, view) {
-  const shown = element("output", {});
   const { name, min, max, step } = setting;
+  const id = `${NAME}-${view.id}-${name}`;
   const set = () => view.change({ [name]: Number(input.value) });
-  const input = element("input", { type: "range", name, min, max, step, oninput: set });
-  const label = element("span", {}, ...words(setting.label, setting.role));
-  const node = element("label", { class: "x-slider" }, label, shown, input);
+  const limits = { type: "range", id, name, min, max, step };
+  const input = element("input", { ...limits, oninput: set });
+  const label = element("label", { for: id }, ...words(setting.label, setting.role));
+  // the slider says its value itself
+  const shown = element("span", { "aria-hidden": "true" });
+  const node = element("div", { class: "x-slider" }, label, shown, input);
   const digits = setting.kind === "whole" ? 0 : 2;
   const refresh = (settings) => {
     input.max = setting.most ? Math.min(max, settings[setting.most]) : max;
@@ -476,6 +480,7 @@ function explorable(own) {
       numbers ??= own.compute(now);
       for (const { refresh } of controls) refresh(now);
       view.width = stage.clientWidth;
+      if (!view.width) return; // not on the page yet: the observer will call again
       const held = el.contains(document.activeElement)
         ? document.activeElement.dataset.drag
         : undefined;

@@ -52,18 +52,20 @@ def site(
     palette = tool("assets").palette_css()
     dark = 'html[data-theme="dark"] body {background: #14181e; color: #dde1e6}'
     html = [
-        f"<style>{palette}{dark}</style>",
+        f"<style>{' '.join((palette + dark).split())}</style>",
         '<meta name="viewport" content="width=device-width">',
         MemoryInterference()._repr_html_(),
         '<p><a id="tilted" href="#memory_interference-2?angles=0,30">tilt</a></p>',
         MemoryInterference(d_k=2, pairs=2)._repr_html_(),
     ]
-    raw = "".join(f"\n.. raw:: html\n\n   {line}\n" for line in html)
+    raw = "".join(f"\n.. raw:: html\n\n   {one}\n" for one in html)
     contents = "\n.. toctree::\n\n   other\n"
     (source / "index.rst").write_text(f"Page\n====\n{raw}{contents}")
     (source / "other.rst").write_text("Other\n=====\n\nNothing reacts here.\n")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html"]
     subprocess.run([*command, str(source), str(source / "out")], check=True)
+    # browsers ask for it unasked
+    (source / "out" / "favicon.ico").touch()
     return serve(source / "out")
 
 

@@ -265,6 +265,7 @@ def _svg(fig: Any) -> str:
     # matplotlib sets these two by a rule that would reach the whole page
     style = (
         f"width:100%;max-width:{width * _PIXELS_PER_INCH:.0f}px;height:auto;"
+        "font-family:var(--pst-font-family-base,inherit);"
         "fill:currentColor;stroke-linejoin:round;stroke-linecap:butt"
     )
     body = _own_ids(_recolour(_compact(svg[svg.index("<svg ") :])))

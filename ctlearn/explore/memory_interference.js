@@ -258,9 +258,11 @@ function draw(numbers, view) {
   if (radius) first.append(circle(numbers, { ...now, x: 16, y: top + 10, radius }));
   const box = { x: beside, y: top + under, cell: 18 };
   const block = memory(numbers, { ...now, ...box });
-  const plot = narrow
-    ? { x: 0, y: box.y + block.height + 44, width, height: 130 }
-    : { x: beside + block.width + 28, y: top, height: 150 };
+  const right = beside + block.width + 28;
+  const plot =
+    width - right < 260
+      ? { x: beside, y: box.y + block.height + 44, height: narrow ? 130 : 110 }
+      : { x: right, y: top, height: 150 };
   plot.width = width - plot.x;
   first.append(block.group);
   chart(first, { ...plot, ...lines(numbers, settings) });

@@ -146,16 +146,13 @@ class MemoryInterference(Explorable):
         return compute(**self.settings)
 
     def figure(self) -> plots.Figure:
-        """Crosstalk, memory, and the error as pairs are written."""
+        """Crosstalk, and the error as pairs are written."""
         x = self.numbers()
-        fig, (keys, state, errors) = plots.figure(
-            7.0, 2.9, columns=3, width_ratios=[1, 0.8, 1.4]
-        )
+        fig, (keys, errors) = plots.figure(5.6, 2.7, columns=2, width_ratios=[1, 1.3])
         plots.state_matrix(
             keys, x["gram"], role="key", limit=1, title="crosstalk",
             xlabel="pair", ylabel="pair",
         )  # fmt: skip
-        plots.state_matrix(state, x["state"], title="memory S")
         count = np.arange(1, self.pairs + 1)
         line = {"color": plots.colour("error"), "marker": "o"}
         errors.plot(count, x["curve"], ls=plots.LINES["error"], **line)
@@ -163,15 +160,15 @@ class MemoryInterference(Explorable):
             errors.plot(count, x["theory"], color=plots.INK, ls=":")
             plots.label(errors, count[-1], x["theory"][-1], "theory")
         errors.set(xlabel="pairs written", title="recall error", ylim=(0, None))
+        errors.xaxis.get_major_locator().set_params(integer=True)
         last = x["curve"][-1]
         return plots.show(
             fig,
             alt=(
-                f"Three panels for {self.pairs} pairs with keys of size {self.d_k}. "
+                f"Two panels for {self.pairs} pairs with keys of size {self.d_k}. "
                 "Left, the cosines between all keys as a matrix with ones on its "
-                "diagonal. Middle, the memory S, keys down and values across. Right, "
-                "the mean-square recall error against the number of pairs written: "
-                f"it ends at {last:.2f}."
+                "diagonal. Right, the mean-square recall error against the number of "
+                f"pairs written: it ends at {last:.2f}."
             ),
             caption=(
                 "Every pair that is written leaks into the answers of the others, in "

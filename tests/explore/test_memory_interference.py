@@ -175,5 +175,5 @@ def test_one_pair_alone():
 def test_the_figure_says_what_it_shows():
     widget = MemoryInterference(pairs=5)
     alt = widget.figure().alt
-    assert alt.startswith("Three panels for 5 pairs")
+    assert alt.startswith("Two panels for 5 pairs")
     assert f"{widget.numbers()['curve'][-1]:.2f}" in alt

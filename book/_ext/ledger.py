@@ -11,7 +11,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ctlearn.shapes import GLOSSARY
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
@@ -23,6 +22,8 @@ from sphinx.util import logging
 from sphinx.util.docutils import ReferenceRole, SphinxDirective
 from sphinx.util.nodes import make_refnode
 from sphinx.util.typing import ExtensionMetadata
+
+from ctlearn.shapes import GLOSSARY
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,198 @@
+"""Each rule of the book has a gate, and each gate stops what is planted before it."""
+
+import json
+
+import pytest
+
+CHAPTER = r"""# A chapter
+
+Two keys at right angles do not meet.
+
+$$
+S_t = S_{t-1} + k_t v_t^\top
+$$ (def-write)
+
+$$
+o_t = S_t^\top q_t
+$$ (eq-read)
+
+See {eq}`eq-read`.
+"""
+LEDGER_PAGE = """# Ledger
+
+All checks.
+
+```{ledger}
+```
+"""
+
+
+def entry(**changes):
+    """An entry of the ledger that claims the chapter's one statement."""
+    return {
+        "name": "read",
+        "title": "Reading",
+        "kind": "identity",
+        "statement": r"o_t = S_t^\top q_t",
+        "source": "Section 3",
+        "citations": ["katharopoulos2020"],
+        "equations": ["eq-read"],
+        "chapter": "index",
+        "methods": ["symbols at T = 4, d_k = 2, d_v = 3", "any dimension"],
+        "mutants": [{"name": "no transpose", "killed": True}],
+        "passed": True,
+        "seconds": 0.1,
+        "file": "ctlearn/identities/read.py",
+        "line": 1,
+        **changes,
+    }
+
+
+BIBLIOGRAPHY = "# Bibliography\n\nWorks.\n\n```{bibliography}\n```\n"
+SOUND = {
+    "index.md": CHAPTER,
+    "ledger.md": LEDGER_PAGE,
+    "bibliography.md": BIBLIOGRAPHY,
+}
+
+
+def notebook(source, **metadata):
+    """A notebook of one code cell."""
+    cell = {
+        "cell_type": "code",
+        "execution_count": None,
+        "id": "one",
+        "metadata": metadata,
+        "outputs": [],
+        "source": source,
+    }
+    heading = {
+        "cell_type": "markdown",
+        "id": "zero",
+        "metadata": {},
+        "source": "# Run\n\nA cell runs.",
+    }
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return json.dumps(
+        {
+            "cells": [heading, cell],
+            "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}},
+            "nbformat": 4,
+            "nbformat_minor": 5,
+        }
+    )
+
+
+@pytest.fixture
+def built(tmp_path):
+    """The text of a page of the tiny book."""
+    html = tmp_path / "book" / "_build" / "html"
+    return lambda name: (html / name).read_text(encoding="utf-8")
+
+
+def test_a_sound_book_passes_and_wears_its_badges(tiny_book, built):
+    plot = 'from IPython.display import HTML\nHTML(\'<img src="x.png" alt="A line.">\')'
+    done = tiny_book({**SOUND, "run.ipynb": notebook(plot)}, [entry()])
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = built("index.html")
+    assert '<span class="verdict definition"' in page
+    assert 'href="ledger.html#ledger-read"' in page
+    assert "any dimension. 1 of 1 killed." in page
+    assert r"\class{ctl-state}{S}_{\class{ctl-state}{t}}" in page
+    ledger = built("ledger.html")
+    assert '<tr id="ledger-read"' in ledger
+    assert r"\(d_k = 2\)" in ledger
+    assert 'href="bibliography.html#' in ledger
+
+
+PLANTED = {
+    "an equation that no check claims": (
+        {"index.md": CHAPTER},
+        [],
+        "equation eq-read: no check claims it",
+    ),
+    "a label that says nothing of its kind": (
+        {"index.md": CHAPTER.replace("def-write", "write")},
+        [entry()],
+        "equation write: a label starts with def-, cited- or eq-",
+    ),
+    "a claim on an equation that is nowhere": (
+        {},
+        [entry(equations=["eq-read", "eq-gone"])],
+        "read: claims equation eq-gone, which no page has",
+    ),
+    "a check that failed": ({}, [entry(passed=False)], "read: Fails: symbols"),
+    "a mutant that lived": (
+        {},
+        [entry(mutants=[{"name": "no transpose", "killed": False}])],
+        "0 of 1 killed",
+    ),
+    "a link to nowhere": (
+        {"index.md": CHAPTER + "\n[here](nowhere.md)\n"},
+        [entry()],
+        "nowhere.md",
+    ),
+    "an equation reference to nowhere": (
+        {"index.md": CHAPTER + "\n{eq}`eq-gone`\n"},
+        [entry()],
+        "eq-gone",
+    ),
+    "a ledger reference to nowhere": (
+        {"index.md": CHAPTER + "\n{ledger}`gone`\n"},
+        [entry()],
+        "no entry 'gone' in the ledger",
+    ),
+    "a citation of nothing": (
+        {"index.md": CHAPTER + "\n{cite:t}`nobody1900`\n"},
+        [entry()],
+        "nobody1900",
+    ),
+    "a picture without words": (
+        {
+            "run.ipynb": notebook(
+                "from IPython.display import HTML\nHTML('<img src=\"x.png\">')"
+            )
+        },
+        [entry()],
+        "an <img> without an alternative text",
+    ),
+    "a drawing without words": (
+        {
+            "run.ipynb": notebook(
+                "from IPython.display import HTML\nHTML('<svg><path d=\"\"/></svg>')"
+            )
+        },
+        [entry()],
+        'an <svg> without role="img"',
+    ),
+    "a plot with the hash of its file for words": (
+        {
+            "run.ipynb": notebook(
+                "import matplotlib.pyplot as plt\nplt.plot([0, 1]);\nplt.show()"
+            )
+        },
+        [entry()],
+        "a figure without an alternative text",
+    ),
+    "a cell that raises": (
+        {"run.ipynb": notebook("raise ValueError('planted')")},
+        [entry()],
+        "planted",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_stops_the_build(tiny_book, fault):
+    pages, ledger, said = PLANTED[fault]
+    done = tiny_book({**SOUND, **pages}, ledger)
+    assert done.returncode != 0
+    assert said in done.stdout + done.stderr
+
+
+def test_alternative_text_by_metadata_is_one(tiny_book, built):
+    plot = "import matplotlib.pyplot as plt\nplt.plot([0, 1]);\nplt.show()"
+    words = {"mystnb": {"image": {"alt": "A line that rises."}}}
+    done = tiny_book({**SOUND, "run.ipynb": notebook(plot, **words)}, [entry()])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 'alt="A line that rises."' in built("run.html")

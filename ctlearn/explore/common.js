@@ -144,37 +144,38 @@ function chart(parent, { x, y, width, height, title, across, lines, band, mark }
   const top = above(Math.max(highest, ...(band ? band.high : [])));
   const left = x + 26;
   const right = x + width - 84; // room for the labels at the ends
-  const across_at = (i) => (n > 1 ? left + ((right - left) * i) / (n - 1) : left);
-  const up_at = (value) => y + height - (height * Math.min(value, top)) / top;
+  const acrossAt = (i) => (n > 1 ? left + ((right - left) * i) / (n - 1) : left);
+  const upAt = (value) => y + height - (height * Math.min(value, top)) / top;
   const path = (values) =>
-    values.map((v, i) => `${i ? "L" : "M"}${across_at(i)} ${up_at(v)}`).join("");
+    values.map((v, i) => `${i ? "L" : "M"}${acrossAt(i)} ${upAt(v)}`).join("");
   const group = shape("g");
   write(group, x, y - 12, title, { class: "x-heading" });
   for (const value of [0, top / 2, top]) {
-    const line = { x1: left - 4, x2: right, y1: up_at(value), y2: up_at(value) };
+    const line = { x1: left - 4, x2: right, y1: upAt(value), y2: upAt(value) };
     group.append(shape("line", { ...line, class: "x-grid" }));
     const at = { class: "x-tick", "text-anchor": "end" };
-    write(group, left - 8, up_at(value) + 4, String(value), at);
+    write(group, left - 8, upAt(value) + 4, String(value), at);
   }
   for (const i of new Set([0, n - 1])) {
     const at = { class: "x-tick", "text-anchor": "middle" };
-    write(group, across_at(i), y + height + 16, String(i + 1), at);
+    write(group, acrossAt(i), y + height + 16, String(i + 1), at);
   }
   const middle = { class: "x-tick", "text-anchor": "middle" };
   write(group, (left + right) / 2, y + height + 16, across, middle);
   if (band) {
-    const back = range(n).reverse().map((i) => `L${across_at(i)} ${up_at(band.low[i])}`);
-    group.append(shape("path", { d: path(band.high) + back.join(""), class: "x-band" }));
+    const low = range(n).map((i) => `L${acrossAt(i)} ${upAt(band.low[i])}`);
+    const around = path(band.high) + low.reverse().join("");
+    group.append(shape("path", { d: around, class: "x-band" }));
   }
   const labels = [];
   for (const { values, role, dash, label } of lines) {
     const stroke = role ? `x-line x-stroke-${role}` : "x-line";
     const line = { d: path(values), class: stroke, "stroke-dasharray": dash };
     group.append(shape("path", line));
-    labels.push({ at: up_at(values[n - 1]), label, role });
+    labels.push({ at: upAt(values[n - 1]), label, role });
   }
   if (mark) {
-    const at = { cx: across_at(mark.at), cy: up_at(mark.value), r: 4.5 };
+    const at = { cx: acrossAt(mark.at), cy: upAt(mark.value), r: 4.5 };
     group.append(shape("circle", { ...at, class: `x-fill-${lines[0].role}` }));
   }
   // labels that would lie on each other are moved apart
@@ -232,17 +233,18 @@ function link(address, settings, initial) {
     toText(setting, initial[setting.name]),
   ]).filter(([, now, before]) => now !== before);
   const query = changed.map(([name, now]) => `${name}=${encodeURIComponent(now)}`);
+  if (!query.length) return `#${address}`;
   // a comma may stand in an address as it is, and reads better
-  return `#${address}${query.length ? "?" : ""}${query.join("&").replaceAll("%2C", ",")}`;
+  return `#${address}?${query.join("&").replaceAll("%2C", ",")}`;
 }
 
 function python(settings) {
-  const changed = SETTINGS.filter(
-    (setting) => toText(setting, settings[setting.name]) !== toText(setting, setting.default),
-  ).map(({ name }) => `${name}=${JSON.stringify(settings[name])}`);
-  return (
-    `from ctlearn.explore import ${NAME}\n` + `${NAME}.compute(${changed.join(", ")})`
-  );
+  const changed = SETTINGS.filter((setting) => {
+    const now = toText(setting, settings[setting.name]);
+    return now !== toText(setting, setting.default);
+  });
+  const given = changed.map(({ name }) => `${name}=${JSON.stringify(settings[name])}`);
+  return `from ctlearn.explore import ${NAME}\n${NAME}.compute(${given.join(", ")})`;
 }
 
 // ---------------------------------------------------------------- controls
@@ -404,12 +406,16 @@ let mounted = 0;
 function explorable(own) {
   return ({ model, el, address }) => {
     const names = SETTINGS.map(({ name }) => name);
-    const settings = () => Object.fromEntries(names.map((name) => [name, model.get(name)]));
+    const settings = () =>
+      Object.fromEntries(names.map((name) => [name, model.get(name)]));
     const initial = settings();
-    const view = { id: (mounted += 1), settings, change, redraw, width: 0, pointed: null };
+    mounted += 1;
+    const view = { id: mounted, settings, change, redraw, width: 0, pointed: null };
     let numbers = null;
+    // pending: the next drawing, the sentence, the change of the address
     let frame = 0;
     let spoken = 0;
+    let moved = 0;
 
     function change(values) {
       const all = { ...values, ...own.follow?.(values, { ...settings(), ...values }) };
@@ -465,14 +471,12 @@ function explorable(own) {
     function recompute() {
       numbers = null;
       redraw();
-      if (address) {
-        clearTimeout(view.timer);
-        // browsers allow a page only so many changes of its address
-        view.timer = setTimeout(
-          () => history.replaceState(history.state, "", link(address, settings(), initial)),
-          300,
-        );
-      }
+      if (!address) return;
+      clearTimeout(moved);
+      // browsers allow a page only so many changes of its address
+      moved = setTimeout(() => {
+        history.replaceState(history.state, "", link(address, settings(), initial));
+      }, 300);
     }
 
     function paint() {
@@ -543,7 +547,8 @@ function explorable(own) {
     });
     stage.addEventListener("keydown", (event) => {
       const handle = event.target.closest("[data-drag]");
-      const steps = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 }[event.key];
+      const arrows = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 };
+      const steps = arrows[event.key];
       if (!handle || !steps) return;
       event.preventDefault();
       change(own.nudge(handle.dataset.drag, steps, settings()));
@@ -570,7 +575,7 @@ function explorable(own) {
       window.removeEventListener("hashchange", restore);
       width.disconnect();
       clearTimeout(spoken);
-      clearTimeout(view.timer);
+      clearTimeout(moved);
       cancelAnimationFrame(frame);
     };
   };

@@ -110,16 +110,18 @@ function circle(numbers, { asked, written, x, y, radius }) {
   const [cx, cy] = [x + radius, y + radius];
   group.append(shape("circle", { cx, cy, r: radius, class: "x-ring" }));
   write(group, x - 16, y - 22, "keys: turn one", { class: "x-heading" });
-  const order = range(numbers.keys.length).sort((a, b) => (a === asked) - (b === asked));
-  for (const i of order) {
+  // the one that asks lies on top
+  const others = range(numbers.keys.length).filter((i) => i !== asked);
+  for (const i of [...others, asked]) {
     const [right, up] = numbers.keys[i];
     const [hx, hy] = [cx + radius * right, cy - radius * up];
     const angle = Math.round((Math.atan2(up, right) * 180) / Math.PI);
     const said = `${angle} degrees${i < written ? "" : ", not written yet"}`;
+    const kinds = ["x-handle", i === asked && "x-asked", i >= written && "x-pale"];
     const handle = shape(
       "g",
       {
-        class: `x-handle${i === asked ? " x-asked" : ""}${i < written ? "" : " x-pale"}`,
+        class: kinds.filter(Boolean).join(" "),
         "data-drag": `key-${i}`,
         "data-pick": i + 1,
         tabindex: "0",
@@ -150,7 +152,8 @@ function memory(numbers, { asked, written, x, y, cell }) {
   const limit = Math.max(2.5, ...numbers.state.flat().map(Math.abs));
   const column = { x, y, width: 20, height, role: "key", limit: 1 };
   heat(group, numbers.keys[asked].map((entry) => [entry]), column);
-  write(group, x + 10, y - 12, "k", { class: "x-heading x-fill-key", "text-anchor": "middle" });
+  const middle = { class: "x-heading x-fill-key", "text-anchor": "middle" };
+  write(group, x + 10, y - 12, "k", middle);
   const square = { x: left, y, width: cell, height, role: "state", limit };
   heat(group, numbers.state, square);
   const heading = `memory S after ${written}`;
@@ -213,7 +216,8 @@ function recall(parent, numbers, { written, x, y, cell, height, room }) {
     const [up, thick] = [y + i * height + height * 0.2, height * 0.55];
     const bar = { x: third, y: up, width, height: thick, class: "x-fill-error" };
     parent.append(shape("rect", bar));
-    write(parent, third + width + 5, up + thick / 2 + 4, round(error), { class: "x-tick" });
+    const end = { class: "x-tick" };
+    write(parent, third + width + 5, up + thick / 2 + 4, round(error), end);
   });
 }
 
@@ -273,7 +277,9 @@ function draw(numbers, view) {
 
   // one row a pair
   const parts = [first];
-  const label = `${written} of ${pairs} pairs: cosines of the keys, wanted and returned values, errors`;
+  const label =
+    `${written} of ${pairs} pairs: cosines of their keys, ` +
+    "wanted and returned values, errors";
   if (narrow) {
     const cell = Math.min(20, (width - 24) / pairs);
     const square = picture(width, top + pairs * cell + 8, "cosines of the keys");
@@ -321,14 +327,18 @@ function sentence(numbers, settings) {
   if (n === 0) return "Nothing is written yet: the memory answers zero to every key.";
   const i = Math.min(settings.pair, settings.pairs) - 1;
   const count = n === 1 ? "One pair is written" : `${n} pairs are written`;
-  const expected = theory.length ? `, where theory expects ${round(theory[n - 1])}` : "";
+  const expected = theory.length
+    ? `, where theory expects ${round(theory[n - 1])}`
+    : "";
   const said = `${count}; the mean-square recall error is ${round(error)}${expected}.`;
   if (i >= n) return `${said} Pair ${i + 1} is not among them yet.`;
   const others = range(n).filter((j) => j !== i);
   if (!others.length) return said;
-  const near = others.reduce((a, b) => (Math.abs(gram[i][b]) > Math.abs(gram[i][a]) ? b : a));
+  const cosine = (j) => Math.abs(gram[i][j]);
+  const near = others.reduce((a, b) => (cosine(b) > cosine(a) ? b : a));
   const own = `Pair ${i + 1} comes back with error ${round(errors[i])}`;
-  const close = `the key most like its own is key ${near + 1}, at cosine ${round(gram[i][near])}`;
+  const at = `at cosine ${round(gram[i][near])}`;
+  const close = `the key most like its own is key ${near + 1}, ${at}`;
   return `${said} ${own}; ${close}.`;
 }
 
@@ -336,7 +346,14 @@ function rows(numbers, { pairs, written }) {
   const n = Math.min(written, pairs);
   const list = (x) => x.map((entry) => round(entry)).join(" ");
   return {
-    head: ["pair", "error", "mean error after it", "cosines with keys 1 to $N$", "wanted", "answer"],
+    head: [
+      "pair",
+      "error",
+      "mean error after it",
+      "cosines with keys 1 to $N$",
+      "wanted",
+      "answer",
+    ],
     rows: range(pairs).map((i) => [
       String(i + 1),
       i < n ? round(numbers.errors[i], 4) : "not written",
@@ -378,6 +395,9 @@ export default {
     follow,
     pick: "pair",
     drag: (id, { x, y }, s) => turn(id, () => degrees([x - 92, 116 - y]), s),
-    nudge: (id, steps, s) => turn(id, (old) => ((old + 5 * steps + 540) % 360) - 180, s),
+    nudge: (id, steps, s) => {
+      const next = (old) => ((old + 5 * steps + 540) % 360) - 180;
+      return turn(id, next, s);
+    },
   }),
 };

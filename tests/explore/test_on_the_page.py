@@ -1,4 +1,4 @@
-"""The Sphinx extension: modules written, the stale removed, no widget manager's data."""
+"""The Sphinx extension: modules written, stale ones removed, no widget data."""
 
 from types import SimpleNamespace
 

@@ -31,7 +31,7 @@ def state_bytes(
     dtype: str = "float32",
 ) -> int:
     """A state [d_k, d_v] for each head, whatever T; `normaliser` adds a column."""
-    return heads * d_k * (d_v + normaliser) * BYTES[dtype]
+    return heads * d_k * (d_v + int(normaliser)) * BYTES[dtype]
 
 
 def equal_bytes(d_k: int, d_v: int) -> float:

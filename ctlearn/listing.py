@@ -5,6 +5,7 @@ prints the function that the page runs.
 """
 
 import inspect
+import textwrap
 from collections.abc import Callable
 
 _MOST_LINES = 25
@@ -17,7 +18,7 @@ class Listing:
     """
 
     def __init__(self, shown: Callable) -> None:
-        self.source = inspect.getsource(inspect.unwrap(shown)).rstrip()
+        self.source = textwrap.dedent(inspect.getsource(inspect.unwrap(shown))).rstrip()
         lines = len(self.source.splitlines())
         if lines > _MOST_LINES:
             raise ValueError(

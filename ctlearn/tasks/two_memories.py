@@ -33,7 +33,7 @@ def ask_cache(
 
 def ask_state(k: np.ndarray, v: np.ndarray, questions: np.ndarray) -> np.ndarray:
     """What linear attention's state answers [n, d_v] once it has read all N facts."""
-    _, S = linear_attention.recurrent(k, k, v)
+    _, S = linear_attention.chunkwise(k, k, v)
     return questions @ S
 
 
@@ -76,6 +76,29 @@ def items_read(
         weights = ask_cache(vectors[1:], np.eye(N), vectors[:1], scale)
         counts.append(1 / (weights**2).sum())
     return np.array(counts)
+
+
+def scale_needed(N: int, seed: int, *, d: int = 64, error: float = 0.01) -> float:
+    """The scale from which the cache recalls N facts to a mean-square error.
+
+    `error` lies in (0, 1). Found by halving an interval, to five digits. Raises
+    ValueError if no scale up to 4096 is enough.
+    """
+    k, v = facts(seed, N, d, d)
+
+    def recalls(scale: float) -> bool:
+        return bool(((ask_cache(k, v, k, scale) - v) ** 2).sum(axis=1).mean() <= error)
+
+    high = 1.0
+    while not recalls(high):
+        high *= 2
+        if high > 4096:
+            raise ValueError(f"error: no scale up to 4096 reaches {error}")
+    low = 0.0
+    while high - low > 1e-5 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if recalls(middle) else (middle, high)
+    return high
 
 
 def _errors(

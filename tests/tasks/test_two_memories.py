@@ -55,3 +55,15 @@ def test_scores_of_spread_one_read_a_share_of_one_over_e(d_k):
     read = two.items_read(d_k, 2048, range(40), scale=d_k**-0.5, unit=False)
     # the spread of one query's scores is its length over sqrt(d_k): near 1, not 1
     assert read.mean() / 2048 == pytest.approx(1 / np.e, rel=0.1)
+
+
+def test_the_scale_that_is_needed_is_the_one_that_theory_gives():
+    """The others weigh (N - 1) exp(s^2 / 2d) against exp(s); together a tenth here."""
+    N, d = 512, 64
+    scale = np.mean([two.scale_needed(N, seed, d=d) for seed in range(3)])
+    assert scale - scale**2 / (2 * d) == pytest.approx(np.log(9 * (N - 1)), rel=0.03)
+
+
+def test_no_scale_tells_twins_apart():
+    with pytest.raises(ValueError, match="no scale"):
+        two.scale_needed(1000, 0, d=2, error=1e-6)

@@ -338,3 +338,22 @@ def cache_or_state(supply: Supply, *, touched: int = 2, values: int = 1) -> Side
     d_k, d_v = (supply.positive(name, 1) for name in ("d_k", "d_v"))
     t = 2 * d_k * d_v / (d_k + d_v)
     return t * (d_k + values * d_v), touched * d_k * d_v
+
+
+@identity(
+    title="Prefix sums of states keep more than a table of scores until T = d_k d_v",
+    statement=r"T d_k d_v - T^2 = T (d_k d_v - T)",
+    source="ours",
+    equations=("eq-prefix-room",),
+    chapter=CHAPTER,
+    mutants={
+        "one state for all tokens": {"states": 0},
+        "half of the table": {"table": 2},
+    },
+)
+def prefix_room(supply: Supply, *, states: int = 1, table: int = 1) -> Sides:
+    """The numbers that each keeps, at any sizes."""
+    T, d_k, d_v = (supply.positive(name, 1)[0] for name in ("T", "d_k", "d_v"))
+    kept = cost.prefix_states_numbers(T**states, d_k, d_v)
+    kept = kept - cost.parallel_numbers(T) / table
+    return np.array([kept]), np.array([T * (d_k * d_v - T)])

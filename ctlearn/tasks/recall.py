@@ -5,6 +5,7 @@ is its value plus every other value, each in proportion to the cosine between th
 Errors are squared, and divided so that answering zero scores 1.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -113,3 +114,21 @@ def most_pairs(
         else:
             fails = n
     return holds
+
+
+def pairs_by_argmax(d: int, wrong: float = 0.01) -> int:
+    """How many pairs a rule of thumb lets a d by d state hold for argmax decoding.
+
+    The gap between the right value's score and that of another stored value has mean 1
+    and variance 2/d + (2 N - 3)/d^2. Taken as normal and summed over the N - 1 others,
+    its failures stay below the share `wrong`.
+    """
+    n = 1
+    while n * _share_below_zero(2 / d + (2 * n - 1) / d**2) < wrong:
+        n += 1
+    return n
+
+
+def _share_below_zero(variance: float) -> float:
+    """Of a normal number with mean 1."""
+    return math.erfc(1 / math.sqrt(2 * variance)) / 2

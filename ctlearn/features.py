@@ -35,6 +35,28 @@ def quadratic(x: np.ndarray) -> np.ndarray:
     return (x[..., :, None] * x[..., None, :]).reshape(*x.shape[:-1], -1)
 
 
+def taylor(x: np.ndarray) -> np.ndarray:
+    """1, x and its products over sqrt(2), [d] to [1 + d + d^2]: 1 + s + s^2 / 2.
+
+    So the dot product s of two vectors becomes the first three terms of exp(s), which
+    are never negative.
+    """
+    root = sqrt(np.asarray(2, dtype=x.dtype))
+    ones = np.ones((*x.shape[:-1], 1), dtype=x.dtype)
+    return np.concatenate([ones, x, quadratic(x) / root], axis=-1)
+
+
+def positive_random(x: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """exp(w'x - x'x / 2) / sqrt(m) for each of m directions w [m, d]: [d] to [m].
+
+    With standard normal directions the mean of the products is exp of the dot product.
+    [choromanski2021, lemma 1]
+    """
+    half = (x * x).sum(axis=-1, keepdims=True) / 2
+    m = np.asarray(len(directions), dtype=x.dtype)
+    return exp(x @ directions.T - half) / sqrt(m)
+
+
 def normalise(x: np.ndarray, eps: float = 1e-6) -> np.ndarray:
     """Divide x by sqrt(x'x + eps): unit length, unless x is as short as sqrt(eps).
 

@@ -35,9 +35,29 @@ function watchScrolling() {
   }
 }
 
+// Names and roles that the theme gets wrong.
 function mend() {
-  for (const list of document.querySelectorAll('[role="doc-biblioentry"]')) {
-    list.removeAttribute("role");
+  // these have words of their own, which their label does not contain
+  for (const control of document.querySelectorAll(".search-button-field, summary")) {
+    control.removeAttribute("aria-label");
+  }
+  // the icons' titles, drawn later by a script, are no part of the button's name
+  for (const button of document.querySelectorAll(".theme-switch-button")) {
+    button.setAttribute("aria-label", "Colour mode");
+    const untitle = () => {
+      for (const icon of button.querySelectorAll("[title]")) icon.removeAttribute("title");
+      for (const drawn of button.querySelectorAll("svg")) {
+        drawn.querySelector("title")?.remove();
+        drawn.setAttribute("aria-hidden", "true");
+        for (const name of ["role", "aria-labelledby"]) drawn.removeAttribute(name);
+      }
+    };
+    untitle();
+    new MutationObserver(untitle).observe(button, { childList: true, subtree: true });
+  }
+  // a list whose entries are not list items is read better as plain text
+  for (const part of document.querySelectorAll(".citation-list, .citation-list [role]")) {
+    part.removeAttribute("role");
   }
 }
 

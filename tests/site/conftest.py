@@ -80,7 +80,9 @@ def visit(
 
     def start(width: int = 1280, scheme: str = "light", **options: Any) -> Visit:
         size = {"width": width, "height": 900}
-        context = chromium.new_context(viewport=size, color_scheme=scheme, **options)
+        # what fades in would be caught half faded
+        still = {"color_scheme": scheme, "reduced_motion": "reduce"}
+        context = chromium.new_context(viewport=size, **still, **options)
         contexts.append(context)
         return Visit(context.new_page(), address)
 

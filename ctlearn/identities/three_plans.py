@@ -354,6 +354,6 @@ def cache_or_state(supply: Supply, *, touched: int = 2, values: int = 1) -> Side
 def prefix_room(supply: Supply, *, states: int = 1, table: int = 1) -> Sides:
     """The numbers that each keeps, at any sizes."""
     T, d_k, d_v = (supply.positive(name, 1)[0] for name in ("T", "d_k", "d_v"))
-    kept = cost.prefix_states_numbers(T**states, d_k, d_v)
-    kept = kept - cost.parallel_numbers(T) / table
-    return np.array([kept]), np.array([T * (d_k * d_v - T)])
+    sums = cost.prefix_states_numbers(T**states, d_k, d_v)
+    scores = cost.parallel_numbers(T) / table
+    return np.array([sums - scores]), np.array([T * (d_k * d_v - T)])

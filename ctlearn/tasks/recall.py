@@ -96,16 +96,17 @@ def expected_error(n: int, d_k: int, cosine: float = 0.0) -> float:
 def most_pairs(
     passes: Callable[[np.ndarray, np.ndarray], bool],
     rng: np.random.Generator,
-    d: int,
+    d_k: int,
+    d_v: int,
     limit: int,
 ) -> int:
-    """How many pairs, added one by one in a fixed order, before the memory fails.
+    """How many random pairs, added one by one, a memory holds; `limit` at most.
 
-    Keys and values are random directions in d dimensions. `passes(answers, v)` judges
-    the answers to all pairs stored so far. Found by bisection, so a memory that
-    fails and then passes again with more pairs is judged at one of its failures.
+    `passes(answers, v)` judges the answers to all pairs stored so far. Found by
+    bisection, so a memory that fails and then passes again with more pairs is judged
+    at one of its failures.
     """
-    k, v = unit_vectors(rng, limit, d), unit_vectors(rng, limit, d)
+    k, v = unit_vectors(rng, limit, d_k), unit_vectors(rng, limit, d_v)
     holds, fails = 0, limit + 1
     while fails - holds > 1:
         n = (holds + fails) // 2
@@ -116,15 +117,15 @@ def most_pairs(
     return holds
 
 
-def pairs_by_argmax(d: int, wrong: float = 0.01) -> int:
-    """How many pairs a rule of thumb lets a d by d state hold for argmax decoding.
+def pairs_by_argmax(d_k: int, d_v: int, wrong: float = 0.01) -> int:
+    """How many pairs a rule of thumb lets a state hold for argmax decoding.
 
-    The gap between the right value's score and that of another stored value has mean 1
-    and variance 2/d + (2 N - 3)/d^2. Taken as normal and summed over the N - 1 others,
-    its failures stay below the share `wrong`.
+    The gap between the score of the right value and that of another stored one has
+    mean 1 and variance 1/d_k + 1/d_v + (2 N - 3)/(d_k d_v). Taken as normal, and summed
+    over the N - 1 others, its failures stay below the share `wrong`.
     """
     n = 1
-    while n * _share_below_zero(2 / d + (2 * n - 1) / d**2) < wrong:
+    while n * _share_below_zero(1 / d_k + 1 / d_v + (2 * n - 1) / (d_k * d_v)) < wrong:
         n += 1
     return n
 

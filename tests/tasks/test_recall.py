@@ -93,16 +93,19 @@ def test_features_change_the_cosines_as_their_kernels_say():
 
 def test_most_pairs_finds_the_first_failure_of_a_rule_that_fails_once():
     rng = np.random.default_rng(0)
-    assert recall.most_pairs(lambda _, v: len(v) <= 13, rng, 4, 100) == 13
-    assert recall.most_pairs(lambda _, v: True, rng, 4, 20) == 20
-    assert recall.most_pairs(lambda _, v: False, rng, 4, 20) == 0
+    assert recall.most_pairs(lambda _, v: len(v) <= 13, rng, 4, 3, 100) == 13
+    assert recall.most_pairs(lambda _, v: True, rng, 4, 3, 20) == 20
+    assert recall.most_pairs(lambda _, v: False, rng, 4, 3, 20) == 0
 
 
-def test_the_rule_of_thumb_for_argmax_is_of_the_right_size():
-    held = []
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        held.append(
-            recall.most_pairs(lambda a, v: recall.accuracy(a, v) >= 0.99, rng, 64, 1024)
-        )
-    assert np.mean(held) / recall.pairs_by_argmax(64) == pytest.approx(1.2, abs=0.3)
+@pytest.mark.parametrize(("d_k", "d_v"), [(64, 64), (64, 128)])
+def test_the_rule_of_thumb_for_argmax_is_of_the_right_size(d_k, d_v):
+    def passes(answers, v):
+        return recall.accuracy(answers, v) >= 0.99
+
+    held = [
+        recall.most_pairs(passes, np.random.default_rng(seed), d_k, d_v, 1024)
+        for seed in range(10)
+    ]
+    thumb = recall.pairs_by_argmax(d_k, d_v)
+    assert np.mean(held) / thumb == pytest.approx(1.2, abs=0.3)

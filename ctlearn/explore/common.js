@@ -57,6 +57,13 @@ function round(x, digits = 2) {
   return x < 0 && Number(text) ? `−${text}` : text;
 }
 
+// A number as text of three digits, whatever its size.
+function brief(x) {
+  if (x === null) return "–";
+  if (x !== 0 && Math.abs(x) < 1e-3) return x.toExponential(0).replaceAll("-", "−");
+  return String(Number(x.toPrecision(3))).replace("-", "−");
+}
+
 // The next of 1, 2, 5, 10, 20, ... above x: the top of an axis.
 function above(x) {
   const power = 10 ** Math.floor(Math.log10(Math.max(x, 1e-9)));
@@ -97,6 +104,12 @@ function words(text, role = "") {
 }
 
 // ---------------------------------------------------------------- pictures
+
+// A picture for the stage: `label` says what it shows; a "group" holds handles.
+function picture(width, height, label, role = "img") {
+  const box = { viewBox: `0 0 ${width} ${height}`, width, height };
+  return shape("svg", { ...box, role, "aria-label": label });
+}
 
 // Text in a picture; "k_i" sets the i below.
 function write(parent, x, y, text, attributes = {}) {
@@ -191,6 +204,42 @@ function chart(parent, { x, y, width, height, title, across, lines, band, mark }
   parent.append(group);
 }
 
+// A direction in the plane that can be turned by hand: a line from the centre of a dial
+// and a knob at its end. `id` names it to `drag` and `nudge`, `label` in words.
+function spoke(parent, { cx, cy, radius, angle, role, id, label, said, text, ...more }) {
+  const radians = (angle * Math.PI) / 180;
+  const [x, y] = [cx + radius * Math.cos(radians), cy - radius * Math.sin(radians)];
+  const handle = shape(
+    "g",
+    {
+      class: `x-handle ${more.kinds ?? ""}`,
+      "data-drag": id,
+      "data-pick": more.pick,
+      tabindex: "0",
+      role: "slider",
+      "aria-label": label,
+      "aria-valuemin": -180,
+      "aria-valuemax": 180,
+      "aria-valuenow": angle,
+      "aria-valuetext": said ?? `${angle} degrees`,
+    },
+    shape("line", { x1: cx, y1: cy, x2: x, y2: y, class: `x-line x-stroke-${role}` }),
+    shape("circle", { cx: x, cy: y, r: 16, class: "x-touch" }),
+    shape("circle", { cx: x, cy: y, r: 10, class: `x-knob x-stroke-${role}` }),
+  );
+  write(handle, x, y + 4, text, { class: "x-tick", "text-anchor": "middle" });
+  parent.append(handle);
+}
+
+// The direction of a point in whole degrees, from −180 to 180.
+function degrees([right, up]) {
+  return Math.round((Math.atan2(up, right) * 180) / Math.PI);
+}
+
+function turned(angle, steps) {
+  return ((angle + 5 * steps + 540) % 360) - 180;
+}
+
 // ---------------------------------------------------------------- addresses
 
 function toText(setting, value) {
@@ -279,20 +328,29 @@ function copier(label, text) {
 }
 
 function slider(setting, view) {
-  const { name, min, max, step } = setting;
+  const { name, min, max, step, log } = setting;
   const id = `${NAME}-${view.id}-${name}`;
-  const set = () => view.change({ [name]: Number(input.value) });
-  const limits = { type: "range", id, name, min, max, step };
+  const whole = setting.kind === "whole";
+  // a slider in octaves moves by factors: its place is the logarithm of its value
+  const place = log ? Math.log2 : (value) => value;
+  const valueAt = (at) => {
+    if (!log) return at;
+    return whole ? Math.round(2 ** at) : Number((2 ** at).toPrecision(3));
+  };
+  const set = () => view.change({ [name]: valueAt(Number(input.value)) });
+  const limits = { type: "range", id, name, min: place(min), max: place(max), step };
   const input = element("input", { ...limits, oninput: set });
   const label = element("label", { for: id }, ...words(setting.label, setting.role));
   // the slider says its value itself
   const shown = element("span", { "aria-hidden": "true" });
   const node = element("div", { class: "x-slider" }, label, shown, input);
-  const digits = setting.kind === "whole" ? 0 : 2;
   const refresh = (settings) => {
-    input.max = setting.most ? Math.min(max, settings[setting.most]) : max;
-    input.value = Math.min(settings[name], input.max);
-    shown.textContent = round(Number(input.value), digits);
+    const most = setting.most ? Math.min(max, settings[setting.most]) : max;
+    const value = Math.min(settings[name], most);
+    input.max = place(most);
+    input.value = place(value);
+    shown.textContent = log ? brief(value) : round(value, whole ? 0 : 2);
+    if (log) input.setAttribute("aria-valuetext", shown.textContent);
     const when = Object.entries(setting.when ?? {});
     input.disabled = when.some(([other, value]) => settings[other] !== value);
     node.classList.toggle("x-off", input.disabled);
@@ -400,7 +458,7 @@ let mounted = 0;
 //   sentence(numbers, s)     what there is to see, said aloud when it changes
 //   rows(numbers, s)         {head, rows}: the numbers behind the picture
 //   follow(changed, s)       further settings that a change of some entails (optional)
-//   drag(id, point, s), nudge(id, steps, s)
+//   drag(id, point, s, view), nudge(id, steps, s)
 //                            settings after a handle (data-drag) is moved (optional)
 //   pick                     the setting that a click on data-pick sets (optional)
 function explorable(own) {
@@ -531,7 +589,7 @@ function explorable(own) {
     });
     stage.addEventListener("pointermove", (event) => {
       if (dragged) {
-        change(own.drag(dragged, point(event, dragged), settings()));
+        change(own.drag(dragged, point(event, dragged), settings(), view));
       } else if (event.pointerType === "mouse") {
         const row = event.target.closest("[data-pick]");
         pointAt(row ? Number(row.dataset.pick) : null);

@@ -30,13 +30,13 @@ def whole(default: int, low: int, high: int, label: str, **shown: Any) -> traitl
 
     `label` is its name in words, with letters between dollars. Of `shown`, `role`
     colours it, `when={"rule": "delta"}` says for which choice of another setting it
-    matters, `hidden=True` leaves out the control, and `end="pairs"` makes the setting
-    the progress of a play that stops at the value of another.
+    matters, `most="pairs"` keeps it at most the value of another, `end="pairs"` makes it
+    the progress of a play that stops there, and `step` is the slider's step. With
+    `log=True` the slider is logarithmic, and steps are octaves.
     """
     trait = traitlets.Int(default, min=low, max=high)
-    return trait.tag(
-        sync=True, setting=True, kind="whole", step=1, label=label, **shown
-    )
+    shown = {"step": 1} | shown
+    return trait.tag(sync=True, setting=True, kind="whole", label=label, **shown)
 
 
 def number(

@@ -113,32 +113,21 @@ function circle(numbers, { asked, written, x, y, radius }) {
   // the one that asks lies on top
   const others = range(numbers.keys.length).filter((i) => i !== asked);
   for (const i of [...others, asked]) {
-    const [right, up] = numbers.keys[i];
-    const [hx, hy] = [cx + radius * right, cy - radius * up];
-    const angle = Math.round((Math.atan2(up, right) * 180) / Math.PI);
-    const said = `${angle} degrees${i < written ? "" : ", not written yet"}`;
-    const kinds = ["x-handle", i === asked && "x-asked", i >= written && "x-pale"];
-    const handle = shape(
-      "g",
-      {
-        class: kinds.filter(Boolean).join(" "),
-        "data-drag": `key-${i}`,
-        "data-pick": i + 1,
-        tabindex: "0",
-        role: "slider",
-        "aria-label": `direction of key ${i + 1}`,
-        "aria-valuemin": -180,
-        "aria-valuemax": 180,
-        "aria-valuenow": angle,
-        "aria-valuetext": said,
-      },
-      shape("line", { x1: cx, y1: cy, x2: hx, y2: hy, class: "x-line x-stroke-key" }),
-      shape("circle", { cx: hx, cy: hy, r: 16, class: "x-touch" }),
-      shape("circle", { cx: hx, cy: hy, r: 10, class: "x-knob" }),
-    );
-    const at = { class: "x-tick", "text-anchor": "middle" };
-    write(handle, hx, hy + 4, String(i + 1), at);
-    group.append(handle);
+    const angle = degrees(numbers.keys[i]);
+    const kinds = [i === asked && "x-asked", i >= written && "x-pale"];
+    spoke(group, {
+      cx,
+      cy,
+      radius,
+      angle,
+      role: "key",
+      id: `key-${i}`,
+      label: `direction of key ${i + 1}`,
+      said: `${angle} degrees${i < written ? "" : ", not written yet"}`,
+      text: String(i + 1),
+      kinds: kinds.filter(Boolean).join(" "),
+      pick: i + 1,
+    });
   }
   return group;
 }
@@ -236,11 +225,6 @@ function numbering(parent, { pairs, x, y, height }) {
     const at = { class: "x-tick", "text-anchor": "end" };
     write(parent, x, y + i * height + height / 2 + 3.5, String(i + 1), at);
   }
-}
-
-function picture(width, height, label, role = "img") {
-  const box = { viewBox: `0 0 ${width} ${height}`, width, height };
-  return shape("svg", { ...box, role, "aria-label": label });
 }
 
 function draw(numbers, view) {
@@ -367,10 +351,6 @@ function rows(numbers, { pairs, written }) {
 
 // ---------------------------------------------------------------- hands
 
-function degrees([right, up]) {
-  return Math.round((Math.atan2(up, right) * 180) / Math.PI);
-}
-
 // Turning one key by hand fixes the directions of all.
 function turn(id, angle, settings) {
   const i = Number(id.slice(4));
@@ -395,9 +375,6 @@ export default {
     follow,
     pick: "pair",
     drag: (id, { x, y }, s) => turn(id, () => degrees([x - 92, 116 - y]), s),
-    nudge: (id, steps, s) => {
-      const next = (old) => ((old + 5 * steps + 540) % 360) - 180;
-      return turn(id, next, s);
-    },
+    nudge: (id, steps, s) => turn(id, (old) => turned(old, steps), s),
   }),
 };

@@ -1,0 +1,97 @@
+"""Every module computes NumPy's numbers, in node and in Chromium, at any settings."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ctlearn.explore.explorable import collect
+
+SETTINGS = 100
+EXPLORABLES = collect()
+every = pytest.mark.parametrize("name", EXPLORABLES)
+
+
+def random_setting(setting: dict[str, Any], rng: np.random.Generator) -> Any:
+    """Anywhere within its limits, and often at an end, where special cases are."""
+    if setting["kind"] == "choice":
+        return str(rng.choice([value for value, _ in setting["options"]]))
+    low, high = setting["min"], setting["max"]
+    if setting["kind"] == "several":
+        count = int(rng.integers(0, setting["most"] + 1)) if rng.random() < 0.5 else 0
+        return [int(x) for x in rng.integers(low, high + 1, count)]
+    if rng.random() < 0.3:
+        return rng.choice([low, high]).item()
+    if setting.get("log"):
+        value = float(2 ** rng.uniform(np.log2(low), np.log2(high)))
+        return round(value) if setting["kind"] == "whole" else value
+    steps = int((high - low) / setting["step"] + 1e-9)
+    value = low + int(rng.integers(0, steps + 1)) * setting["step"]
+    return value if setting["kind"] == "whole" else round(value, 6)
+
+
+def random_settings(name: str, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng([seed, len(name)])
+    schema = EXPLORABLES[name].schema()
+    return {setting["name"]: random_setting(setting, rng) for setting in schema}
+
+
+def difference(ours: Any, theirs: Any) -> float:
+    """The largest between two results of one shape, relative to what is above 1."""
+    if ours is None or theirs is None:
+        assert ours is theirs
+        return 0.0
+    ours, theirs = np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float)
+    assert ours.shape == theirs.shape or ours.size == theirs.size == 0
+    gap = np.abs(ours - theirs) / np.maximum(1, np.abs(ours))
+    return float(gap.max(initial=0))
+
+
+def compare(name: str, settings: list[dict[str, Any]], theirs: list[Any]) -> float:
+    """The largest difference between any of the module's numbers and NumPy's."""
+    worst = 0.0
+    for ours, there in zip(settings, theirs, strict=True):
+        numbers = EXPLORABLES[name](**ours).numbers()
+        assert set(numbers) == set(there)
+        worst = max(worst, *(difference(numbers[x], there[x]) for x in numbers))
+    return worst
+
+
+@every
+def test_the_module_equals_numpy(node, record_property, name):
+    settings = [random_settings(name, seed) for seed in range(SETTINGS)]
+    run = f"console.log(JSON.stringify({json.dumps(settings)}.map(compute)))"
+    worst = compare(name, settings, node(EXPLORABLES[name].module() + run))
+    record_property(f"{name}: module against NumPy, 100 settings", f"{worst:.1e}")
+    assert worst < 1e-6
+
+
+@every
+@pytest.mark.browser
+def test_the_page_equals_numpy(visit, record_property, name):
+    compute_there = """async ([name, settings]) => {
+        const module = await import(`/_static/explore/${name}.js`);
+        return settings.map(module.compute);
+    }"""
+    settings = [random_settings(name, seed) for seed in range(SETTINGS)]
+    worst = compare(name, settings, visit().evaluate(compute_there, [name, settings]))
+    record_property(f"{name}: Chromium against NumPy, 100 settings", f"{worst:.1e}")
+    assert worst < 1e-6
+
+
+@every
+def test_the_arguments_of_compute_are_the_settings(name):
+    """The Python line under a figure leaves out what has its default."""
+    cls = EXPLORABLES[name]
+    module = __import__(cls.__module__, fromlist=["compute"])
+    defaults = module.compute.__kwdefaults__
+    assert {k: list(v) if isinstance(v, tuple) else v for k, v in defaults.items()} == (
+        cls().settings
+    )
+
+
+def test_random_settings_are_allowed():
+    for name, cls in EXPLORABLES.items():
+        for seed in range(SETTINGS):
+            cls(**random_settings(name, seed))

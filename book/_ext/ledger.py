@@ -23,10 +23,12 @@ from sphinx.util.docutils import ReferenceRole, SphinxDirective
 from sphinx.util.nodes import make_refnode
 from sphinx.util.typing import ExtensionMetadata
 
-from ctlearn.shapes import GLOSSARY
-
 logger = logging.getLogger(__name__)
 
+# "d_k = 2" or "T ≤ 5" in words, and a letter that ends a clause: "induction over T"
+SIZE = re.compile(r"\b[A-Za-z](?:_[a-z])?(?: [=≤] \d+,?|(?=[,;]|$))")
+# where the code of the checks lies; the page says so once
+FOLDER = "ctlearn/identities/"
 COLUMNS = ("Statement", "Kind", "How it was checked", "Mutants", "Seconds", "Where")
 
 
@@ -120,9 +122,7 @@ class LedgerTable(SphinxDirective):
 
     def method(self, words: str) -> nodes.Node:
         """One way in which an entry was checked, its sizes typeset as letters."""
-        sizes = {s.name: s.tex for s in GLOSSARY.values() if s.role == "size"}
-        name = re.compile(rf"\b({'|'.join(map(re.escape, sizes))})\b( = \d+)?")
-        typeset = name.sub(lambda m: f"${sizes[m[1]]}{m[2] or ''}$", words)
+        typeset = SIZE.sub(lambda size: f"${size[0]}$", words)
         return build("li", *self.parsed(typeset))
 
     def where(self, entry: dict[str, Any]) -> list[nodes.Node]:
@@ -131,11 +131,8 @@ class LedgerTable(SphinxDirective):
         chapter = chapter_page(self.env, entry["chapter"])
         if chapter:
             lines.append(f"{{doc}}`/{chapter}`")
-        source = entry["source"]
-        if entry["citations"]:
-            keys = ",".join(entry["citations"])
-            source = f"{source} {{cite:p}}`{keys}`".strip()
-        lines += [source, f"`{entry['file']}`"]
+        lines += [cited(entry["source"], entry["citations"])]
+        lines += [f"`{entry['file'].removeprefix(FOLDER)}`"]
         return self.parsed("\n\n".join(line for line in lines if line))
 
     def parsed(self, markdown: str) -> list[nodes.Node]:
@@ -153,6 +150,14 @@ def parsed(directive: Directive, markdown: str) -> list[nodes.Node]:
         container,
     )
     return container.children
+
+
+def cited(source: str, keys: list[str]) -> str:
+    """A source in Markdown: keys in it become names, the others follow in brackets."""
+    rest = [key for key in keys if key not in source]
+    for key in set(keys) - set(rest):
+        source = re.sub(rf"\b{key}\b", f"{{cite:t}}`{key}`", source)
+    return f"{source} {{cite:p}}`{','.join(rest)}`".strip() if rest else source
 
 
 def chapter_page(env: BuildEnvironment, stem: str) -> str | None:

@@ -92,6 +92,17 @@ def test_axe_sees_what_is_wrong(visit, axe):
     assert "button-name" in found
 
 
+def test_the_start_of_a_long_equation_is_in_sight(visit, pages):
+    browser = visit(360)
+    cut = """() => [...document.querySelectorAll("div.math")].filter(box => {
+        const formula = box.querySelector("mjx-math");
+        return formula.getBoundingClientRect().left < box.getBoundingClientRect().left;
+    }).map(box => box.textContent.slice(0, 60))"""
+    for path in pages:
+        browser.open(path)
+        assert browser.page.evaluate(cut) == [], path
+
+
 def test_nothing_is_wider_than_a_phone(visit, pages):
     browser = visit(360)
     wide = []

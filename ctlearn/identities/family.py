@@ -11,7 +11,7 @@ import numpy as np
 
 from ctlearn import memory
 from ctlearn.identities.engine import Identity, Sides
-from ctlearn.mechanism import Inputs, Limit, Mechanism
+from ctlearn.mechanism import Inputs, Limit, Mechanism, Write
 from ctlearn.mixers import mechanisms
 from ctlearn.supplies import Supply, Symbols
 
@@ -61,10 +61,14 @@ def _membership(mechanism: Mechanism) -> Identity:
 
 def _statement(mechanism: Mechanism) -> str:
     """The family's step with the letters that this mechanism leaves out removed."""
-    parts = _written_parts(mechanism)
-    kept = r"\mathrm{Diag}(\alpha_t) S_{t-1}" if "log_decay" in parts else "S_{t-1}"
-    read = rf"({kept})^\top" if "log_decay" in parts else r"S_{t-1}^\top"
-    erased = f" - {read} e_t" if "e" in parts else ""
+    written = _written(mechanism)
+    kept = "S_{t-1}"
+    if "log_decay" in written:
+        scalar = written["log_decay"].ndim == 1
+        decay = r"\alpha_t" if scalar else r"\mathrm{Diag}(\alpha_t)"
+        kept = f"{decay} S_{{t-1}}"
+    read = rf"({kept})^\top" if "log_decay" in written else r"S_{t-1}^\top"
+    erased = f" - {read} e_t" if "e" in written else ""
     u = rf"(z_t{erased})^\top" if erased else r"z_t^\top"
     return rf"S_t = {kept} + k_t {u}"
 
@@ -80,20 +84,20 @@ def _write_mutants(mechanism: Mechanism) -> dict[str, dict[str, Any]]:
         "the value is written twice": {"change": twice("z")},
         "the key is twice as long": {"change": twice("k")},
     }
-    parts = _written_parts(mechanism)
-    if "e" in parts:
+    written = _written(mechanism)
+    if "e" in written:
         mutants["nothing is erased"] = {"change": without("e")}
         mutants["twice too much is erased"] = {"change": twice("e")}
-    if "log_decay" in parts:
+    if "log_decay" in written:
         mutants["nothing is forgotten"] = {"change": without("log_decay")}
     return mutants
 
 
-def _written_parts(mechanism: Mechanism) -> set[str]:
+def _written(mechanism: Mechanism) -> Write:
     inputs = _draw(mechanism, Symbols(), 1, 1, 1)
     del inputs["q"]
     assert mechanism.write is not None
-    return set(mechanism.write(**inputs))
+    return mechanism.write(**inputs)
 
 
 def _limit(mechanism: Mechanism, limit: Limit) -> Identity:

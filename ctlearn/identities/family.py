@@ -26,6 +26,11 @@ def entries() -> list[Identity]:
     return members + limits
 
 
+def _short(mechanism: Mechanism) -> str:
+    """The title without what the field calls it in brackets."""
+    return mechanism.title.partition(" (")[0]
+
+
 def _draw(mechanism: Mechanism, supply: Supply, T: int, d_k: int, d_v: int) -> Inputs:
     """Inputs from their domains; symbolic keys are left free, which claims more."""
     inputs = mechanism.draw(supply, T, d_k, d_v)
@@ -46,10 +51,9 @@ def _membership(mechanism: Mechanism) -> Identity:
         _, family = memory.recurrent(q, **change(mechanism.write(**inputs)), S=S)
         return own, family
 
-    title = mechanism.title.partition(" (")[0]
     return Identity(
         name=f"{mechanism.name.replace('_', '-')}-fills-the-one-memory",
-        title=f"{title} is the one memory with other letters",
+        title=f"{_short(mechanism)} is the one memory with other letters",
         kind="identity",
         statement=_statement(mechanism),
         source="each side as its source states it",
@@ -121,10 +125,10 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
 
     return Identity(
         name=f"{mechanism.name}-becomes-{target.name}".replace("_", "-"),
-        title=f"{mechanism.title}: {target.title} if {limit.when}",
+        title=f"{_short(mechanism)} is {_short(target).lower()} if {limit.when}",
         kind="limit",
         statement=rf"{limit.setting} \;\Rightarrow\; "
-        rf"o_t = o_t^{{\text{{{target.title.lower()}}}}}",
+        rf"o_t = o_t^{{\text{{{_short(target).lower()}}}}}",
         source="ours",
         citations=mechanism.citations,
         claim=claim,

@@ -116,7 +116,7 @@ def recall_error(
 @identity(
     title="With one-hot values the squared error is the squared crosstalk",
     statement=(
-        r"V = I: \quad \|K S - V\|^2"
+        r"V = I: \quad \lVert K S - V \rVert^2"
         r" = \sum_{i} (k_i^\top k_i - 1)^2 + \sum_{i \ne j} (k_i^\top k_j)^2"
     ),
     source="ours",
@@ -179,26 +179,31 @@ def rank_bound(
 
 @identity(
     title="A linear relation between keys holds between their answers",
-    statement=(r"\sum_{i} c_i k_i = 0 \;\Rightarrow\; \sum_{i} c_i S^\top k_i = 0"),
+    statement=(r"\sum_{i} c_i S^\top k_i = S^\top \left(\sum_{i} c_i k_i\right)"),
     source="ours; elementary",
     equations=("eq-dependence",),
     chapter=CHAPTER,
     mutants={
-        "another relation": {"other": 1},
         "the answers squared": {"power": 2},
+        "one key left out of the relation": {"left_out": 1},
+        "asked with the sum of the keys": {"weighted": False},
     },
 )
 def dependence(
-    supply: Supply, d_k: int, d_v: int, *, other: int = 0, power: int = 1
+    supply: Supply,
+    N: int,
+    d_k: int,
+    d_v: int,
+    *,
+    power: int = 1,
+    left_out: int = 0,
+    weighted: bool = True,
 ) -> Sides:
-    """One key more than there are dimensions, and an arbitrary state."""
-    k, c = supply.real("k", d_k, d_k), supply.real("c", d_k)
+    """Any keys, any relation, and an arbitrary state."""
+    k, c = supply.real("k", N, d_k), supply.real("c", N)
     S = supply.real("S", d_k, d_v)
-    last = c @ k
-    answers = np.concatenate([k, last[None]]) @ S
-    relation = np.append(c, -1)
-    relation[0] = relation[0] + other
-    return relation @ answers**power, 0 * S[0]
+    relation = c[left_out:] if weighted else 1 + 0 * c
+    return c @ (k @ S) ** power, (relation @ k[left_out:]) @ S
 
 
 @identity(
@@ -232,7 +237,9 @@ def best_matrix(
 
 @identity(
     title="The squared cosine of two random directions is 1/d on average",
-    statement=(r"\mathbb{E}\left[(k^\top k')^2\right] = \frac{1}{d_k} \|k'\|^2"),
+    statement=(
+        r"\mathbb{E}\left[(k^\top k')^2\right] = \frac{1}{d_k} \lVert k' \rVert^2"
+    ),
     source="ours; by flips and swaps of the axes",
     equations=("eq-second-moment",),
     chapter=CHAPTER,
@@ -255,8 +262,8 @@ def second_moment(
 @identity(
     title="Recall error of a pair among random keys, whatever the values",
     statement=(
-        r"\mathbb{E}\,\|S^\top k_i - v_i\|^2"
-        r" = \frac{1}{d_k} \sum_{j \ne i} \|v_j\|^2"
+        r"\mathbb{E}\,\lVert S^\top k_i - v_i \rVert^2"
+        r" = \frac{1}{d_k} \sum_{j \ne i} \lVert v_j \rVert^2"
     ),
     source="ours",
     equations=("eq-mean-square-error",),
@@ -318,7 +325,7 @@ def best_scale(
     title="How far keys are from the best arrangement",
     statement=(
         r"\sum_{i \ne j} (k_i^\top k_j)^2 = \frac{N (N - d_k)}{d_k}"
-        r" + \left\|K^\top K - \frac{N}{d_k} I\right\|^2"
+        r" + \left\lVert K^\top K - \frac{N}{d_k} I \right\rVert^2"
     ),
     source="ours; welch1974 has the inequality that follows",
     citations=("welch1974",),
@@ -496,7 +503,7 @@ def positive_features(
     title="The mean overlap of features is the squared length of their mean",
     statement=(
         r"\frac{1}{N^2} \sum_{i,j} \phi(k_i)^\top \phi(k_j)"
-        r" = \left\|\frac{1}{N} \sum_{i} \phi(k_i)\right\|^2"
+        r" = \left\lVert \frac{1}{N} \sum_{i} \phi(k_i) \right\rVert^2"
     ),
     source="ours",
     equations=("eq-mean-feature",),

@@ -322,8 +322,8 @@ def least_time(supply: Supply, *, overheads: int = 2, carried: int = 1) -> Sides
 @identity(
     title="When reading a cache costs as much as updating and reading a state",
     statement=(
-        r"t (d_k + d_v) = 2 d_k d_v \quad\text{at}\quad"
-        r" t = \frac{2 d_k d_v}{d_k + d_v}"
+        r"t^\star = \frac{2 d_k d_v}{d_k + d_v}"
+        r" \;\Rightarrow\; t^\star (d_k + d_v) = 2 d_k d_v"
     ),
     source="ours",
     equations=("eq-cache-or-state",),

@@ -31,9 +31,11 @@ def keys_with_cosine(
     """
     if not 0 <= cosine <= 1:
         raise ValueError(f"cosine: expected a number in [0, 1], got {cosine}")
-    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
-    own = unit_vectors(rng, n, d - 1) @ rotation[1:]
-    return np.sqrt(cosine) * rotation[0] + np.sqrt(1 - cosine) * own
+    shared = unit_vectors(rng, 1, d)
+    own = rng.standard_normal((n, d))
+    own -= own @ shared.T * shared
+    own /= np.linalg.norm(own, axis=1, keepdims=True)
+    return np.sqrt(cosine) * shared + np.sqrt(1 - cosine) * own
 
 
 def crosstalk(k: np.ndarray, phi: FeatureMap = identity) -> np.ndarray:

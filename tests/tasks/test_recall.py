@@ -28,14 +28,8 @@ def test_a_shared_direction_gives_the_cosine_asked_for():
     cosines = recall.cosines(k)
     assert cosines.mean() == pytest.approx(0.3, abs=0.005)
     assert (cosines**2).mean() == pytest.approx(0.3**2 + 0.7**2 / 31, rel=0.02)
-    assert recall.keys_with_cosine(np.random.default_rng(0), 3, 4, 1) == (
-        pytest.approx(np.tile(k_of_one(4), (3, 1)))
-    )
-
-
-def k_of_one(d):
-    """The direction that all keys share at cosine 1, for seed 0."""
-    return np.linalg.qr(np.random.default_rng(0).standard_normal((d, d)))[0][0]
+    alike, _ = draw(0, 3, 4, cosine=1)
+    assert alike == pytest.approx(np.tile(alike[0], (3, 1)))
 
 
 @pytest.mark.parametrize("cosine", [-0.1, 1.1])

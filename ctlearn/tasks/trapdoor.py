@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ctlearn.features import positive_random
 from ctlearn.mixers.normalised_linear_attention import FeatureMap
 
 
@@ -39,14 +40,42 @@ def left_over(weights: np.ndarray) -> np.ndarray:
     A share of the whole, so the first entry is 1 and the last one 0. No state with r
     rows can leave less, whatever it does with these queries and keys.
     """
-    energy = np.linalg.svd(weights, compute_uv=False) ** 2
-    rest = np.append(np.cumsum(energy[::-1])[::-1], 0)
+    # squared singular values; rounding may leave the smallest below zero
+    energy = np.maximum(np.linalg.eigvalsh(weights @ weights.T), 0)
+    rest = np.append(np.cumsum(energy)[::-1], 0)
     return rest / energy.sum()
 
 
 def missed(weights: np.ndarray, other: np.ndarray) -> float:
     """The share of the squared weights that is missed by other weights."""
     return float(((weights - other) ** 2).sum() / (weights**2).sum())
+
+
+def missed_at_best_scale(
+    q: np.ndarray,
+    k: np.ndarray,
+    phi: FeatureMap,
+    scales: Sequence[float] = (0.5, 0.7, 1, 1.4, 2, 3, 4),
+) -> float:
+    """What feature map `phi` misses of softmax's weights, at the best of the scales.
+
+    A scale multiplies what goes into the map, queries and keys alike.
+    """
+    weights = softmax_weights(q, k)
+    return min(
+        missed(weights, feature_weights(scale * q, scale * k, phi)) for scale in scales
+    )
+
+
+def missed_by_random_features(
+    m: int, seed: int, *, N: int = 256, d: int = 16, spread: float = 0.25
+) -> float:
+    """What m positive random features miss of the weights, for one draw of all."""
+    q, k = draw(seed, N, d, spread)
+    # a seed of its own: the directions know nothing of the queries and keys
+    directions = np.random.default_rng([seed, m]).standard_normal((m, d))
+    found = feature_weights(q, k, lambda x: positive_random(x, directions))
+    return missed(softmax_weights(q, k), found)
 
 
 def width_needed(

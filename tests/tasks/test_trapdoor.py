@@ -65,6 +65,10 @@ def test_no_feature_map_beats_the_best_matrix_of_its_width():
         found = trapdoor.feature_weights(q, k, phi)
         assert np.linalg.matrix_rank(found) <= width
         assert trapdoor.missed(weights, found) > rest[width]
+        assert rest[width] < trapdoor.missed_at_best_scale(q, k, phi)
+        assert trapdoor.missed_at_best_scale(q, k, phi) <= trapdoor.missed(
+            weights, found
+        )
 
 
 def test_mild_scores_need_a_fixed_width_and_sharp_ones_a_growing_one():
@@ -108,3 +112,11 @@ def test_a_mask_of_two_decays_is_applied_by_two_states():
     ones = np.ones((T, 1))
     plain, _ = linear_attention.recurrent(q, k, v)
     np.testing.assert_allclose(trapdoor.masked_scan(q, k, v, ones, ones), plain)
+
+
+def test_random_features_get_nearer_as_one_over_their_number():
+    few, many = (
+        np.mean([trapdoor.missed_by_random_features(m, seed) for seed in range(6)])
+        for m in (128, 1024)
+    )
+    assert few / many == pytest.approx(8, rel=0.5)

@@ -65,7 +65,7 @@ def matrix_order(
     r" \left(\sum_{j=1}^{t} k_j v_j^\top\right)^\top q_t",
     source="katharopoulos2020, eqs. 5-6, without feature map",
     citations=("katharopoulos2020", "schlag2021"),
-    equations=("eq-reassociation",),
+    equations=("eq-reassociation", "eq-brackets"),
     chapter=CHAPTER,
     mutants={
         "each pair is read with its own query": {"own_query": True},
@@ -98,6 +98,7 @@ def reassociation(
         "line 1": (compared, back),
         "line 2": (compared, outer @ q[-1]),
         "line 3": (compared, (state.T if transpose else state) @ q[-1]),
+        "as rows": (compared[None], q[-1:] @ (state.T if not transpose else state)),
         "reference": (compared, o[-1]),
         "its state": (state, S),
     }

@@ -131,8 +131,8 @@ class LedgerTable(SphinxDirective):
         chapter = chapter_page(self.env, entry["chapter"])
         if chapter:
             lines.append(f"{{doc}}`/{chapter}`")
-        lines += [cited(entry["source"], entry["citations"])]
-        lines += [f"`{entry['file'].removeprefix(FOLDER)}`"]
+        lines.append(cited(entry["source"], entry["citations"]))
+        lines.append(f"`{entry['file'].removeprefix(FOLDER)}`")
         return self.parsed("\n\n".join(line for line in lines if line))
 
     def parsed(self, markdown: str) -> list[nodes.Node]:

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,10 @@ class Visit:
         self.page.goto(self.address + path, wait_until="networkidle")
         self.page.evaluate("() => window.MathJax && MathJax.startup.promise")
 
+    def close(self) -> None:
+        """Leave the profile."""
+        self.page.context.close()
+
     def _note(self, fault: str) -> None:
         self.faults.append(fault)
 
@@ -70,25 +74,21 @@ class Visit:
             self._note(f"console: {message.text}")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def visit(
-    site: Path, chromium: Any, serve: Callable[[Path], str]
-) -> Iterator[Callable[..., Visit]]:
+    chromium: Any, site: Path, serve: Callable[[Path], str]
+) -> Callable[..., Visit]:
     """Open a fresh browser profile of a width and a colour scheme on the site."""
     address = serve(site)
-    contexts = []
 
     def start(width: int = 1280, scheme: str = "light", **options: Any) -> Visit:
         size = {"width": width, "height": 900}
         # what fades in would be caught half faded
         still = {"color_scheme": scheme, "reduced_motion": "reduce"}
         context = chromium.new_context(viewport=size, **still, **options)
-        contexts.append(context)
         return Visit(context.new_page(), address)
 
-    yield start
-    for context in contexts:
-        context.close()
+    return start
 
 
 @pytest.fixture

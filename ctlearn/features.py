@@ -32,7 +32,7 @@ def softmax_feature(x: np.ndarray) -> np.ndarray:
 
 def quadratic(x: np.ndarray) -> np.ndarray:
     """All products of two channels, [d] to [d^2]: dot products are squared."""
-    return (x[..., :, None] * x[..., None, :]).reshape(*x.shape[:-1], -1)
+    return (x[..., :, None] * x[..., None, :]).reshape(*x.shape[:-1], x.shape[-1] ** 2)
 
 
 def taylor(x: np.ndarray) -> np.ndarray:

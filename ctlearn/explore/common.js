@@ -60,8 +60,11 @@ function round(x, digits = 2) {
 // A number as text of three digits, whatever its size.
 function brief(x) {
   if (x === null) return "–";
-  if (x !== 0 && Math.abs(x) < 1e-3) return x.toExponential(0).replaceAll("-", "−");
-  return String(Number(x.toPrecision(3))).replace("-", "−");
+  const text = String(Number(x.toPrecision(3))).replace("-", "−");
+  if (x === 0 || Math.abs(x) >= 1e-3) return text;
+  const [digit, power] = x.toExponential(0).split("e-");
+  const raised = [...power].map((figure) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[figure]).join("");
+  return `${digit.replace("-", "−")}·10⁻${raised}`;
 }
 
 // The next of 1, 2, 5, 10, 20, ... above x: the top of an axis.
@@ -349,7 +352,7 @@ function slider(setting, view) {
     const value = Math.min(settings[name], most);
     input.max = place(most);
     input.value = place(value);
-    shown.textContent = log ? brief(value) : round(value, whole ? 0 : 2);
+    shown.textContent = log && !whole ? brief(value) : round(value, whole ? 0 : 2);
     if (log) input.setAttribute("aria-valuetext", shown.textContent);
     const when = Object.entries(setting.when ?? {});
     input.disabled = when.some(([other, value]) => settings[other] !== value);

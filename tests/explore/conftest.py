@@ -1,6 +1,7 @@
 """What the tests of explorables share: node, and a page of the static site."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ctlearn.explore.explorable import collect
 from ctlearn.explore.memory_interference import MemoryInterference
 
 
@@ -40,7 +42,7 @@ def site(
     serve: Callable[[Path], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> str:
-    """The address of a site with a page of two explorables and a page of none."""
+    """The address of a site: a page of two explorables, one of each, one of none."""
     pytest.importorskip("sphinx", reason='no Sphinx: pip install "ctlearn[book]"')
     source = tmp_path_factory.mktemp("site")
     extensions = str(root / "book" / "_ext")
@@ -51,17 +53,26 @@ def site(
     )
     palette = tool("assets").palette_css()
     dark = 'html[data-theme="dark"] body {background: #14181e; color: #dde1e6}'
-    html = [
+    head = [
         f"<style>{' '.join((palette + dark).split())}</style>",
         '<meta name="viewport" content="width=device-width">',
+    ]
+    two = [
         MemoryInterference()._repr_html_(),
         '<p><a id="tilted" href="#memory_interference-2?angles=0,30">tilt</a></p>',
         MemoryInterference(d_k=2, pairs=2)._repr_html_(),
     ]
-    raw = "".join(f"\n.. raw:: html\n\n   {one}\n" for one in html)
-    contents = "\n.. toctree::\n\n   other\n"
-    (source / "index.rst").write_text(f"Page\n====\n{raw}{contents}")
-    (source / "other.rst").write_text("Other\n=====\n\nNothing reacts here.\n")
+
+    def page(name: str, parts: list[str], end: str = "") -> None:
+        raw = "".join(f"\n.. raw:: html\n\n   {part}\n" for part in head + parts)
+        (source / f"{name}.rst").write_text(f"Page\n====\n{raw}{end}")
+
+    explorables = collect()
+    names = "".join(f"   {name}\n" for name in ["other", *explorables])
+    page("index", two, f"\n.. toctree::\n\n{names}")
+    page("other", ["<p>Nothing reacts here.</p>"])
+    for name, cls in explorables.items():
+        page(name, [cls()._repr_html_()])
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html"]
     subprocess.run([*command, str(source), str(source / "out")], check=True)
     # browsers ask for it unasked
@@ -91,10 +102,39 @@ def visit(chromium: Any, site: str) -> Iterator[Callable[..., Any]]:
             lambda message: message.type == "error" and faults.append(message.text),
         )
         page.goto(site + address)
-        page.locator(".x-stage svg").nth(2).wait_for()
+        page.locator(".x-stage svg").first.wait_for()
         return page
 
     yield start
     for context in contexts:
         context.close()
     assert not faults
+
+
+@pytest.fixture
+def expect_fact() -> Callable[[Any, str, str], None]:
+    """Wait until a read-out of the page shows a text."""
+
+    def expect(page: Any, name: str, text: str) -> None:
+        fact = page.locator(".x-facts div", has_text=name).locator("dd")
+        fact.filter(has_text=re.compile(f"^{re.escape(text)}$")).wait_for(timeout=5000)
+
+    return expect
+
+
+@pytest.fixture
+def drag() -> Callable[[Any, str, tuple[float, float]], None]:
+    """Drag a handle to a point of its picture, in the picture's own pixels."""
+
+    def move(page: Any, handle: str, to: tuple[float, float]) -> None:
+        one = page.locator(f"[data-drag='{handle}']")
+        one.scroll_into_view_if_needed()
+        knob = one.locator(".x-knob").bounding_box()
+        picture = one.locator("xpath=ancestor::*[name()='svg']").bounding_box()
+        page.mouse.move(knob["x"] + knob["width"] / 2, knob["y"] + knob["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(picture["x"] + to[0] + 5, picture["y"] + to[1] + 5)
+        page.mouse.move(picture["x"] + to[0], picture["y"] + to[1])
+        page.mouse.up()
+
+    return move

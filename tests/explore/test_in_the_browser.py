@@ -263,31 +263,3 @@ def test_a_key_drawn_anew_forgets_how_it_was_turned(visit):
     one.get_by_label("draw").focus()
     page.keyboard.press("ArrowRight")
     expect_error(one, d_k=2, pairs=2, seed=2)
-
-
-@pytest.mark.parametrize("width", [360, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_accessible(visit, root, scheme, width):
-    axe = root / "book" / "node_modules" / "axe-core" / "axe.min.js"
-    if not axe.exists():
-        pytest.skip("no axe-core: npm ci in book/")
-    page = visit(
-        "#memory_interference-2?pairs=4&written=3",
-        viewport={"width": width, "height": 800},
-        color_scheme=scheme,
-    )
-    page.evaluate(f"document.documentElement.dataset.theme = '{scheme}'")
-    for summary in page.locator("summary").all():
-        summary.click()
-    page.locator("tbody tr").first.wait_for()
-    overflow = page.evaluate(
-        "[...document.querySelectorAll('.explorable')].some((one) =>"
-        " one.scrollWidth > one.clientWidth)"
-    )
-    assert not overflow
-    page.add_script_tag(path=str(axe))
-    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
-    found = page.evaluate("(tags) => axe.run('.explorable', {runOnly: tags})", tags)[
-        "violations"
-    ]
-    assert not [(x["id"], [n["html"] for n in x["nodes"]]) for x in found]

@@ -1,0 +1,89 @@
+"""Lookup: a mean at one end of the scale, a lookup at the other, and a blur beside."""
+
+import numpy as np
+import pytest
+
+from ctlearn.explore.lookup import Lookup, compute
+
+
+def test_without_scale_the_cache_answers_the_mean():
+    x = compute(scale=0.0, facts=7)
+    np.testing.assert_allclose(x["cache"], x["values"].mean(axis=0))
+    assert x["items"] == pytest.approx(7)
+
+
+def test_with_a_large_scale_the_cache_looks_up():
+    x = compute(scale=64.0, angle=20)
+    np.testing.assert_allclose(x["cache"], x["values"][0], atol=1e-6)
+    assert x["items"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("scale", [0.0, 4.0, 64.0])
+def test_twins_share(scale):
+    x = compute(facts=2, angles=[30, 30], angle=30, scale=scale)
+    np.testing.assert_allclose(x["weights"], [0.5, 0.5])
+    np.testing.assert_allclose(x["cache"], x["values"].mean(axis=0))
+
+
+def test_the_matrix_holds_two_facts_at_right_angles_and_no_more():
+    assert compute(facts=2, angles=[10, 100])["recall"][1] < 1e-30
+    for facts in range(3, 13):
+        assert compute(facts=facts)["recall"][2] > 0.05
+
+
+def test_the_one_best_factor_is_best():
+    x = compute(facts=6)
+    recalled = x["keys"] @ (x["keys"].T @ x["values"])
+
+    def error(factor):
+        return ((factor * recalled - x["values"]) ** 2).sum(axis=1).mean()
+
+    assert x["recall"][2] == pytest.approx(error(x["factor"]))
+    assert error(x["factor"]) < min(error(x["factor"] + d) for d in (-1e-3, 1e-3))
+
+
+def test_a_fact_more_leaves_the_others_where_they_are():
+    few, more = compute(facts=4), compute(facts=9)
+    for name in ("directions", "values"):
+        np.testing.assert_array_equal(few[name], more[name][:4])
+
+
+def test_keys_and_values_are_told_apart():
+    x = compute(facts=12)
+    for points, apart in ((x["keys"], 0.2), (x["values"], 0.25)):
+        distance = np.linalg.norm(points[:, None] - points, axis=2)
+        assert distance[~np.eye(12, dtype=bool)].min() > apart
+
+
+@pytest.mark.browser
+def test_the_question_and_a_key_are_turned_by_mouse(visit, drag, expect_fact):
+    page = visit("lookup.html")
+    drag(page, "query", (96, 10))
+    page.locator("[data-drag='query'][aria-valuenow='90']").wait_for()
+    drag(page, "key-1", (200, 122))
+    page.locator("[data-drag='key-1'][aria-valuenow='0']").wait_for()
+    angles = compute()["directions"]
+    angles[1] = 0
+    error = compute(angles=angles)["recall"][0]
+    expect_fact(page, "recall error, cache", f"{error:.3f}")
+
+
+@pytest.mark.browser
+def test_a_row_asks_with_its_key(visit):
+    page = visit("lookup.html", viewport={"width": 360, "height": 800}, has_touch=True)
+    page.locator("rect[data-pick]").nth(2).tap()
+    angle = int(compute()["directions"][2])
+    page.locator(f"[data-drag='query'][aria-valuenow='{angle}']").wait_for()
+    assert page.locator("rect.x-asked").count() == 1
+
+
+@pytest.mark.browser
+def test_the_sentence_says_when_twins_share(visit):
+    page = visit("lookup.html#lookup?facts=2&angles=30,30&angle=30")
+    page.get_by_text("2 facts share the largest weight, 0.50 each").wait_for()
+    page = visit("lookup.html#lookup?scale=0")
+    page.get_by_text("Nothing is compared").wait_for()
+
+
+def test_the_figure_says_which_fact_weighs_most():
+    assert "of fact 4, is" in Lookup(angle=80).figure().alt

@@ -388,7 +388,7 @@ def welch_bound(
     title="Keys that share a direction overlap, and more dimensions do not help",
     statement=(
         r"\mathbb{E}\left[(k_i^\top k_j)^2\right] = c^2 + \frac{(1 - c)^2}{d_k - 1},"
-        r" \qquad k_i = \sqrt{c}\, u + \sqrt{1 - c}\, x_i"
+        r" \qquad k_i = \sqrt{c}\, w + \sqrt{1 - c}\, x_i"
     ),
     source="ours",
     equations=("eq-shared-direction",),
@@ -403,7 +403,7 @@ def welch_bound(
 def shared_direction(
     supply: Supply, d: int, *, free: int = 1, power: int = 2, own: int = 1
 ) -> Sides:
-    """Directions x at right angles to u, averaged over their images."""
+    """Directions x at right angles to w, averaged over their images."""
     c = supply.rate("c", 1)[0]
     first, second = supply.unit("x", d), supply.unit("y", d)
     squares = []

@@ -64,7 +64,7 @@ def fit_two_terms(
 
 
 def prefix_sums(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Causal linear attention with every prefix state in memory at once [T, d_k, d_v].
+    """Causal linear attention, with a state for every token in memory.
 
     Right, and how it is often written first; kept to show what it costs.
     """

@@ -26,8 +26,8 @@ def keys_with_cosine(
 ) -> np.ndarray:
     """Unit keys [n, d] that share a direction: two of them have this cosine on average.
 
-    A key is sqrt(c) u + sqrt(1 - c) x, with u common to all and x a random direction
-    at right angles to u. Needs d of at least 2.
+    A key is sqrt(c) w + sqrt(1 - c) x, with w common to all and x a random direction
+    at right angles to w. Needs d of at least 2.
     """
     if not 0 <= cosine <= 1:
         raise ValueError(f"cosine: expected a number in [0, 1], got {cosine}")
@@ -52,15 +52,15 @@ def cosines(k: np.ndarray, phi: FeatureMap = identity) -> np.ndarray:
 
 
 def recall(k: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Write all pairs into one state by addition, then ask for each key: [N, d_v]."""
+    """Add all pairs into one state, then ask for each key: [N, d_v]."""
     _, S = linear_attention.chunkwise(k, k, v)
     return k @ S
 
 
 def recall_best(k: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Answers [N, d_v] of the matrix with the least squared error, whatever wrote it.
+    """Ask the matrix with the least squared error: [N, d_v].
 
-    No rule that ends in one matrix can do better on these pairs.
+    No rule that ends in one matrix does better on these pairs.
     """
     S = np.linalg.lstsq(k, v, rcond=None)[0]
     return k @ S

@@ -37,8 +37,8 @@ DRESS = {
 }
 # commands that take bare letters as arguments, where a wrapped one needs braces
 BARE = {"frac", "tfrac", "dfrac", "binom", "sqrt"}
-# letters that are also plain numbers: only with a subscript are they the book's arrays
-NEEDS_SUBSCRIPT = {"n", "e"}
+# letters with other uses too: only with a subscript are they the book's arrays
+NEEDS_SUBSCRIPT = {"n", "e", "u", "z"}
 
 
 def letters() -> dict[str, str]:

@@ -16,7 +16,7 @@ $$
 o_t = S_t^\top q_t
 $$ (eq-read)
 
-See {eq}`eq-read`.
+See {eq}`eq-read`, with $S_t$, $k_t$.
 """
 LEDGER_PAGE = """# Ledger
 
@@ -99,6 +99,7 @@ def test_a_sound_book_passes_and_wears_its_badges(tiny_book, built):
     assert 'href="ledger.html#ledger-read"' in page
     assert "any dimension. 1 of 1 killed." in page
     assert r"\class{ctl-state}{S}_{\class{ctl-state}{t}}" in page
+    assert r"{t}}\)</span>,</span>" in page
     ledger = built("ledger.html")
     assert '<tr id="ledger-read"' in ledger
     assert r"\(d_k = 2,\)" in ledger

@@ -1,0 +1,42 @@
+"""Keeps punctuation on the line of the formula that it follows.
+
+A typeset formula is a box to the browser, which may break the line on either side of
+it and so leave a full stop to begin the next one.
+"""
+
+import re
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.typing import ExtensionMetadata
+
+CLOSING = re.compile(r"[.,;:!?)\]’”…]+|-(?=\w)|’s\b")
+
+
+class Spacing(SphinxPostTransform):
+    """Puts each inline formula and the punctuation after it into one unbroken span."""
+
+    default_priority = 260
+    formats = ("html",)
+
+    def run(self, **kwargs: object) -> None:
+        """Join every formula with what closes it."""
+        for formula in list(self.document.findall(nodes.math)):
+            after = formula.next_node(siblings=True, descend=False)
+            if not isinstance(after, nodes.Text):
+                continue
+            closing = CLOSING.match(after)
+            if closing is None:
+                continue
+            parent = formula.parent
+            joined = nodes.inline("", "", classes=["unbroken"])
+            parent.replace(after, nodes.Text(after[closing.end() :]))
+            parent.replace(formula, joined)
+            joined += [formula, nodes.Text(closing[0])]
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Register the transform."""
+    app.add_post_transform(Spacing)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

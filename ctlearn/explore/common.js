@@ -416,8 +416,9 @@ function transport(setting, view) {
   const count = element("span", { class: "x-count" });
   const node = element("div", { class: "x-transport" }, reset, step, play, count);
   const refresh = () => {
-    reset.disabled = at() === 0;
-    step.disabled = at() >= end();
+    // a button that is disabled would lose the focus that has just pressed it
+    reset.setAttribute("aria-disabled", at() === 0);
+    step.setAttribute("aria-disabled", at() >= end());
     step.setAttribute("aria-label", `step: ${verb} the next ${label}`);
     play.lastChild.textContent = timer ? "pause" : "play";
     const icon = timer ? "M5 3v10M11 3v10" : "M4 2.5l9 5.5-9 5.5z";
@@ -613,6 +614,12 @@ function explorable(own) {
       if (!handle || !steps) return;
       event.preventDefault();
       change(own.nudge(handle.dataset.drag, steps, settings()));
+    });
+
+    // A key that is pressed in here is no command to what lies around, such as to the
+    // notebook in JupyterLab; with Ctrl, Alt or Meta it may be.
+    el.addEventListener("keydown", (event) => {
+      if (!event.ctrlKey && !event.altKey && !event.metaKey) event.stopPropagation();
     });
 
     // ------------------------------------------------------------ coming and going

@@ -91,7 +91,7 @@ function dial(parent, numbers, settings) {
   spoke(parent, { ...DIAL, radius: radius - 26, angle: settings.angle, ...question });
 }
 
-// The plane of the values. A line from each to the cache's answer is as wide as its
+// The plane of the values. A line from each to the file's answer is as wide as its
 // weight; the matrix's answers may lie outside the frame and are then held at its edge.
 function plane(parent, numbers, { x, y, side, asked }) {
   const half = side / 2;
@@ -139,20 +139,20 @@ function legend(parent, numbers, { x, y, step }) {
   parent.append(shape("path", { d, class: "x-fill-output" }));
   square(1, "x-hollow x-stroke-state", 9);
   square(2, "x-fill-state", 10);
-  ["cache", "matrix", `matrix × ${round(numbers.factor)}`].forEach((text, i) => {
+  ["file", "matrix", `matrix × ${round(numbers.factor)}`].forEach((text, i) => {
     const [left, top] = place(i);
     write(parent, left + 20, top, text, { class: `x-fill-${i ? "state" : "output"}` });
   });
 }
 
-// A row a fact: its cosine with the question, the weight that the cache gives it.
+// A row a fact: its cosine with the question, the weight that the file gives it.
 function bars(parent, numbers, { y, width, asked }) {
   const height = 22;
   const [left, middle] = [30, 96];
   const room = width - middle - 48;
   write(parent, 0, y - 12, "fact", { class: "x-heading" });
   write(parent, left + 4, y - 12, "cosine", { class: "x-heading x-fill-key" });
-  write(parent, middle, y - 12, "weight in the cache's answer", {
+  write(parent, middle, y - 12, "weight in the file's answer", {
     class: "x-heading x-fill-query",
   });
   numbers.weights.forEach((weight, i) => {
@@ -202,16 +202,16 @@ function draw(numbers, view) {
 function readouts(numbers) {
   const [cache, , rescaled] = numbers.recall;
   return [
-    ["recall error, cache", "output", round(cache, 3)],
+    ["recall error, file", "output", round(cache, 3)],
     ["recall error, matrix at its best", "state", round(rescaled, 3)],
-    ["bytes, cache", "output", String(numbers.cache_bytes)],
+    ["bytes, file", "output", String(numbers.cache_bytes)],
     ["bytes, matrix", "state", String(numbers.matrix_bytes)],
   ];
 }
 
 function sentence(numbers, { facts, scale }) {
   const { weights, items, cache, rescaled, values } = numbers;
-  if (facts === 1) return "With one fact the cache has one answer, whatever is asked.";
+  if (facts === 1) return "With one fact the file has one answer, whatever is asked.";
   const most = weights.indexOf(Math.max(...weights));
   const twins = weights.filter((w) => weights[most] - w < 1e-9);
   const who = `fact ${most + 1} has ${round(100 * weights[most], 0)} % of the weight`;
@@ -220,7 +220,7 @@ function sentence(numbers, { facts, scale }) {
       ? "Nothing is compared: the answer is the plain mean of all values"
       : twins.length > 1
         ? `${twins.length} facts share the largest weight, ${round(weights[most])} each`
-        : `The cache reads ${round(items, 1)} of ${facts} facts; ${who}`;
+        : `The file reads ${round(items, 1)} of ${facts} facts; ${who}`;
   const far = (answer) => round(Math.sqrt(distance(answer, values[most])));
   const where = `Its answer lies ${far(cache)} from value ${most + 1}`;
   return `${read}. ${where}, that of the matrix at its best ${far(rescaled)}.`;
@@ -236,7 +236,7 @@ function rows(numbers) {
     round(numbers.weights[i], 4),
     ...numbers.errors[i].map((error) => round(error, 4)),
   ]);
-  const errors = ["cache", "matrix", "matrix at its best"];
+  const errors = ["file", "matrix", "matrix at its best"];
   return {
     head: [
       "fact",

@@ -1,7 +1,7 @@
 """Lookup: turn a question among a few keys, and see a mean become a lookup.
 
 Facts (k_i, v_i) have keys on a circle and values in the plane. A query q in direction
-`angle` is put to two memories,
+`angle` is put to two memories, the file (the key-value cache) and the matrix,
 
     cache   sum_i exp(scale q'k_i) v_i / sum_i exp(scale q'k_i)
     matrix  S' q,   S = sum_i k_i v_i'
@@ -110,7 +110,7 @@ class Lookup(Explorable):
             values.plot(*value, "o", color=colour)
             plots.label(values, value[0], value[1], str(i), "value", va="bottom")
         answers = [("cache", "D", "output"), ("rescaled", "s", "state")]
-        for (name, sign, role), text in zip(answers, ["cache", "matrix"], strict=True):
+        for (name, sign, role), text in zip(answers, ["file", "matrix"], strict=True):
             values.plot(*x[name], sign, color=plots.colour(role))
             plots.label(values, x[name][0], x[name][1], text, role, va="top")
         values.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1], title="values and answers")
@@ -118,18 +118,18 @@ class Lookup(Explorable):
         count = np.arange(1, self.facts + 1)
         weights.barh(count, x["weights"], color=plots.colour("query"))
         weights.set(ylim=(self.facts + 0.6, 0.4), xlim=(0, 1), yticks=count)
-        weights.set(xlabel="weight", ylabel="fact", title="what the cache reads")
+        weights.set(xlabel="weight", ylabel="fact", title="what the file reads")
         most = int(x["weights"].argmax())
         return plots.show(
             fig,
             alt=(
                 f"Two panels for {self.facts} facts. Left, their values as numbered "
-                "points in the plane; the cache's answer is a mean of them, the "
+                "points in the plane; the file's answer is a mean of them, the "
                 "matrix's answer lies apart. Right, a bar for the weight of each fact: "
                 f"the largest, of fact {most + 1}, is {x['weights'][most]:.2f}."
             ),
             caption=(
-                "What the cache answers is a mean of the values it holds. The larger "
+                "What the file answers is a mean of the values it holds. The larger "
                 "the scale, the nearer this mean is to a single one of them."
             ),
         )

@@ -89,6 +89,33 @@ def test_a_link_restores_all_that_is_shown(visit, name):
 
 
 @every
+def test_keys_pressed_in_it_are_no_commands_to_what_lies_around(visit, name):
+    """JupyterLab takes letters and arrows for commands to the notebook."""
+    page = visit(f"{name}.html")
+    page.evaluate(
+        "() => { window.heard = [];"
+        " document.onkeydown = (event) => window.heard.push(event.key); }"
+    )
+    page.locator(".x-slider input").first.focus()
+    for key in ("ArrowDown", "a", "Enter", "Control+k"):
+        page.keyboard.press(key)
+    assert page.evaluate("window.heard") == ["Control", "k"]
+
+
+@every
+def test_lists_are_set_as_ours_where_the_page_floats_them(visit, name):
+    """JupyterLab has such a rule for the lists in outputs."""
+    page = visit(f"{name}.html")
+    rule = ".document dt {float: left; width: 20%} .document dd {float: left}"
+    page.add_style_tag(content=rule)
+    term, told = (
+        page.locator(f".x-facts {tag}").first.bounding_box() for tag in ("dt", "dd")
+    )
+    assert told["y"] >= term["y"] + term["height"]
+    assert told["x"] == term["x"]
+
+
+@every
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_accessible(visit, root, name, scheme, width):

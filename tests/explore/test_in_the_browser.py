@@ -85,6 +85,8 @@ def test_keyboard(visit):
     one.get_by_role("button", name="reset").focus()
     page.keyboard.press("Enter")
     one.get_by_text("pair 0 of 8").wait_for()
+    # the button has nothing more to do, and keeps the focus
+    assert page.evaluate("document.activeElement.textContent") == "reset"
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
     expect_error(one, d_k=9, rule="delta", written=1)

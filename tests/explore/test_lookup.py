@@ -65,7 +65,7 @@ def test_the_question_and_a_key_are_turned_by_mouse(visit, drag, expect_fact):
     angles = compute()["directions"]
     angles[1] = 0
     error = compute(angles=angles)["recall"][0]
-    expect_fact(page, "recall error, cache", f"{error:.3f}")
+    expect_fact(page, "recall error, file", f"{error:.3f}")
 
 
 @pytest.mark.browser

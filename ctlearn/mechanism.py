@@ -1,10 +1,12 @@
 """Mechanism: what a mixer declares about itself, from which all else is drawn.
 
-A file in `ctlearn/mixers/` defines the forms `step`, `recurrent`, `parallel`,
-`chunkwise` (those that exist) and, if it belongs to the family of `ctlearn.memory`,
-`write`, and ends in its MECHANISM. Tests, tables and pages find it there.
+A file in `ctlearn/mixers/` defines the forms `step`, `recurrent`, `parallel` and
+`chunkwise`, those that exist, and ends in its MECHANISM: tests, tables and pages find
+it there. A member of the family of `ctlearn.memory` says its `step` and its `write`,
+and `family_forms` makes the other forms of them.
 """
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +15,8 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ctlearn.shapes import GLOSSARY
+from ctlearn import memory
+from ctlearn.shapes import GLOSSARY, checked
 from ctlearn.supplies import Supply
 
 FORMS = ("step", "recurrent", "parallel", "chunkwise")
@@ -31,6 +34,41 @@ class Write(TypedDict, total=False):
     z: np.ndarray
     e: np.ndarray
     log_decay: np.ndarray
+
+
+def family_forms(
+    step: Callable, write: Callable[..., Write]
+) -> tuple[Callable, Callable, Callable]:
+    """`recurrent`, `parallel` and `chunkwise` of a member of the family.
+
+    `recurrent` folds the step, which is stated as its source states it. The other two
+    are `ctlearn.memory`'s plans, of what the member writes. That they agree is what
+    the ledger proves.
+    """
+
+    def recurrent(q: Any, k: Any, v: Any, *, S: Any = None, **gates: Any) -> Any:
+        """One token after another, O(T d_k d_v)."""
+        return memory.scan(step, q, k, v, S=memory.initial_state(k, v, S), **gates)
+
+    def parallel(q: Any, k: Any, v: Any, *, S: Any = None, **gates: Any) -> Any:
+        """All tokens at once, O(T^2 (d_k + d_v))."""
+        return memory.parallel(q, **write(k, v, **gates), S=S)
+
+    def chunkwise(
+        q: Any, k: Any, v: Any, *, S: Any = None, chunk_size: int = 64, **gates: Any
+    ) -> Any:
+        """Parallel inside a chunk of C, recurrent between: O(T (C d + d_k d_v))."""
+        return memory.chunkwise(q, **write(k, v, **gates), S=S, chunk_size=chunk_size)
+
+    *arguments, state = inspect.signature(step).parameters.values()
+    state = state.replace(default=None)
+    size = inspect.signature(chunkwise).parameters["chunk_size"]
+    forms: tuple[Any, ...] = (recurrent, parallel, chunkwise)
+    for form in forms:
+        last = [state, size] if form is chunkwise else [state]
+        form.__signature__ = inspect.Signature([*arguments, *last])
+        form.__module__, form.__qualname__ = step.__module__, form.__name__
+    return checked(recurrent), checked(parallel), checked(chunkwise)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.scalars import exp, minus_infinity
-from ctlearn.shapes import checked, checked_step
+from ctlearn.shapes import GLOSSARY, checked, checked_step
 
 
 @checked_step
@@ -53,9 +53,8 @@ def recurrent(
     read_first: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """One token after another, O(T d_k d_v)."""
-    per_token = {"e": e, "log_decay": log_decay}
     S = initial_state(k, z, S)
-    return scan(step, q, k, z, per_token=per_token, S=S, read_first=read_first)
+    return scan(step, q, k, z, e=e, log_decay=log_decay, S=S, read_first=read_first)
 
 
 @checked
@@ -168,23 +167,30 @@ def scan(
     k: np.ndarray,
     v: np.ndarray,
     *,
-    per_token: Mapping[str, Any] | None = None,
     S: Any,
-    **constants: Any,
+    **others: Any,
 ) -> tuple[np.ndarray, Any]:
     """Fold `step` over the tokens, from state S.
 
-    `per_token` holds the further arguments that have an entry for each token;
-    `constants` are handed on as they are.
+    Of the other arguments, those to which the glossary gives a row for each token are
+    handed on row by row, and the rest as they are.
     """
     # the caller has checked the whole sequence: no second check at each token
     step = inspect.unwrap(step)
-    rows = {name: x for name, x in (per_token or {}).items() if x is not None}
+    rows = {name: others.pop(name) for name in list(others) if _has_rows(name, others)}
     o = np.empty((len(q), v.shape[1]), dtype=v.dtype)
     for t in range(len(q)):
         at_t = {name: x[t] for name, x in rows.items()}
-        o[t], S = step(q[t], k[t], v[t], **at_t, S=S, **constants)
+        o[t], S = step(q[t], k[t], v[t], **at_t, S=S, **others)
     return o, S
+
+
+def _has_rows(name: str, arguments: Mapping[str, Any]) -> bool:
+    return (
+        arguments[name] is not None
+        and name in GLOSSARY
+        and any("T" in shape for shape in GLOSSARY[name].shapes)
+    )
 
 
 def _pairs(x: np.ndarray, y: np.ndarray, D: np.ndarray) -> np.ndarray:

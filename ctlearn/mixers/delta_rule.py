@@ -3,8 +3,9 @@
     S_t = S_{t-1} + beta_t k_t (v_t - S_{t-1}' k_t)',   o_t = S_t' q_t
 
 One step of gradient descent on ||S'k_t - v_t||^2 / 2 with step size beta_t. For unit
-keys and beta in [0, 2] no step can lengthen the state; with beta = 1 the memory then
-returns v_t at k_t. The papers print S with the axes exchanged.
+keys and beta in [0, 2] what was there before is never stretched, I - beta kk' having
+no eigenvalue beyond 1; with beta = 1 the memory then returns v_t at k_t. The papers
+print S with the axes exchanged.
 [schlag2021, eqs. 24-25; yang2024deltanet, section 2.2; the rule is widrow1960's]
 """
 
@@ -12,11 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn import memory
 from ctlearn.features import orthonormal
-from ctlearn.mechanism import Limit, Mechanism, Place, Write
-from ctlearn.memory import initial_state, scan
-from ctlearn.shapes import checked, checked_step
+from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
+from ctlearn.shapes import checked_step
 
 
 @checked_step
@@ -29,49 +28,12 @@ def step(
     return S.T @ q, S
 
 
-@checked
-def recurrent(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    beta: np.ndarray,
-    S: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """One token after another, O(T d_k d_v)."""
-    return scan(step, q, k, v, per_token={"beta": beta}, S=initial_state(k, v, S))
-
-
-@checked
-def parallel(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    beta: np.ndarray,
-    S: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """All tokens at once, with one triangular solve of size T."""
-    return memory.parallel(q, **write(k, v, beta=beta), S=S)
-
-
-@checked
-def chunkwise(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    beta: np.ndarray,
-    S: np.ndarray | None = None,
-    chunk_size: int = 64,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Chunks in turn, each with a triangular solve of size C."""
-    return memory.chunkwise(q, **write(k, v, beta=beta), S=S, chunk_size=chunk_size)
-
-
 def write(k: np.ndarray, v: np.ndarray, *, beta: np.ndarray) -> Write:
     """Erase and write at the same place, both with strength beta."""
     return Write(k=k, z=beta[:, None] * v, e=beta[:, None] * k)
+
+
+recurrent, parallel, chunkwise = family_forms(step, write)
 
 
 MECHANISM = Mechanism(

@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn import memory
-from ctlearn.mechanism import Limit, Mechanism, Place, Write
-from ctlearn.memory import initial_state, scan
+from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
 from ctlearn.scalars import exp
-from ctlearn.shapes import checked, checked_step
+from ctlearn.shapes import checked_step
 
 
 @checked_step
@@ -27,51 +25,12 @@ def step(
     return S.T @ q, S
 
 
-@checked
-def recurrent(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    log_decay: np.ndarray,
-    S: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """One token after another, O(T d_k d_v)."""
-    per_token = {"log_decay": log_decay}
-    return scan(step, q, k, v, per_token=per_token, S=initial_state(k, v, S))
-
-
-@checked
-def parallel(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    log_decay: np.ndarray,
-    S: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Every query against every key, each pair decayed by what lies between them."""
-    return memory.parallel(q, **write(k, v, log_decay=log_decay), S=S)
-
-
-@checked
-def chunkwise(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    log_decay: np.ndarray,
-    S: np.ndarray | None = None,
-    chunk_size: int = 64,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Parallel inside a chunk, recurrent between."""
-    forgetting = write(k, v, log_decay=log_decay)
-    return memory.chunkwise(q, **forgetting, S=S, chunk_size=chunk_size)
-
-
 def write(k: np.ndarray, v: np.ndarray, *, log_decay: np.ndarray) -> Write:
     """Write the value at the key after forgetting."""
     return Write(k=k, z=v, log_decay=log_decay)
+
+
+recurrent, parallel, chunkwise = family_forms(step, write)
 
 
 MECHANISM = Mechanism(

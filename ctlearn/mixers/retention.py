@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn import memory
-from ctlearn.mechanism import Limit, Mechanism, Place, Write
-from ctlearn.memory import initial_state, scan
+from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
 from ctlearn.scalars import exp
-from ctlearn.shapes import checked, checked_step
+from ctlearn.shapes import checked_step
 
 
 @checked_step
@@ -26,50 +24,12 @@ def step(
     return S.T @ q, S
 
 
-@checked
-def recurrent(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    log_gamma: Any,
-    S: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """One token after another, O(T d_k d_v)."""
-    return scan(step, q, k, v, S=initial_state(k, v, S), log_gamma=log_gamma)
-
-
-@checked
-def parallel(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    log_gamma: Any,
-    S: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Every query against every key, a pair of distance n weighted by gamma^n."""
-    return memory.parallel(q, **write(k, v, log_gamma=log_gamma), S=S)
-
-
-@checked
-def chunkwise(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    log_gamma: Any,
-    S: np.ndarray | None = None,
-    chunk_size: int = 64,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Parallel inside a chunk, recurrent between."""
-    fading = write(k, v, log_gamma=log_gamma)
-    return memory.chunkwise(q, **fading, S=S, chunk_size=chunk_size)
-
-
 def write(k: np.ndarray, v: np.ndarray, *, log_gamma: Any) -> Write:
     """Write the value at the key after fading the whole state."""
     return Write(k=k, z=v, log_decay=np.full(len(k), log_gamma, dtype=k.dtype))
+
+
+recurrent, parallel, chunkwise = family_forms(step, write)
 
 
 def head_log_gammas(n_heads: int) -> np.ndarray:

@@ -75,6 +75,7 @@ def copy_mathjax(target: Path) -> None:
     source = MODULES / "mathjax" / "es5"
     for name in MATHJAX_FILES:
         copy(source / name, target / name)
+    copy(MODULES / "mathjax" / "LICENSE", target / "LICENSE")
     for font in (source / "output/chtml/fonts/woff-v2").glob("*.woff"):
         copy(font, target / "output/chtml/fonts/woff-v2" / font.name)
 
@@ -84,6 +85,7 @@ def copy_fonts(target: Path) -> str:
     rules = []
     for family in FAMILIES:
         package = MODULES / "@fontsource-variable" / family
+        copy(package / "LICENSE", target / f"{family}-LICENSE")
         for sheet in ("wght.css", "wght-italic.css"):
             text = (package / sheet).read_text(encoding="utf-8")
             for rule in re.findall(r"@font-face\s*\{.*?\}", text, re.DOTALL):

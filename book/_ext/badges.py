@@ -104,7 +104,10 @@ def badges(self: HTML5Translator, label: str) -> list[str]:
     page = getattr(app.env, "ledger_page", None)
     for entry in claims(app)[label]:
         text = entry["kind"] if entry["passed"] else "fails"
-        shown = f'class="verdict checked" title="{self.attval(ledger.verdict(entry))}"'
+        kind = "proved" if ledger.proved(entry) else "sampled"
+        if kind == "sampled":
+            text += ", on instances"
+        shown = f'class="verdict {kind}" title="{self.attval(ledger.verdict(entry))}"'
         if page is None:
             out.append(f"<span {shown}>{text}</span>")
             continue

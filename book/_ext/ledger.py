@@ -65,6 +65,17 @@ def verdict(entry: dict[str, Any]) -> str:
     return f"{'Holds' if entry['passed'] else 'Fails'}: {done}. {killed(entry)} killed."
 
 
+def proved(entry: dict[str, Any]) -> bool:
+    """Whether an entry was proved, rather than computed on some instances.
+
+    One exact instance is all that a counterexample needs.
+    """
+    enough = ["symbols", "induction", "any dimension"]
+    if entry["kind"] == "counterexample":
+        enough.append("exact")
+    return any(method.startswith(tuple(enough)) for method in entry["methods"])
+
+
 class ledger_link(nodes.General, nodes.Inline, nodes.TextElement):
     """A link to an entry, resolved once the ledger's page is known."""
 

@@ -191,6 +191,20 @@ def test_a_planted_fault_stops_the_build(tiny_book, fault):
     assert said in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("changes", "badge"),
+    [
+        ({"methods": ["induction over T"]}, 'proved" title="Holds'),
+        ({"methods": ["exact rationals, 3 draws"]}, 'sampled" title="Holds'),
+        ({"methods": ["exact"], "kind": "counterexample"}, 'proved" title="Holds'),
+    ],
+)
+def test_a_badge_tells_a_proof_from_a_sample(tiny_book, built, changes, badge):
+    done = tiny_book(SOUND, [entry(**changes)])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f'class="verdict {badge}' in built("index.html")
+
+
 def test_alternative_text_by_metadata_is_one(tiny_book, built):
     plot = "import matplotlib.pyplot as plt\nplt.plot([0, 1]);\nplt.show()"
     words = {"mystnb": {"image": {"alt": "A line that rises."}}}

@@ -21,7 +21,7 @@ export IPYTHONDIR := $(CURDIR)/book/_build/ipython
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup book serve test lint
+.PHONY: help setup book serve test outputs lint
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1	/p' Makefile
@@ -44,6 +44,9 @@ test: setup ## run every test: units, identities, notebooks, the built site
 	@$(RUN) book/tools/build.py --if-stale
 	$(RUN) -m pytest -n $(WORKERS) --dist loadscope \
 	  --nbval-lax --nbval-current-env --nbval-cell-timeout=120 tests notebooks
+
+outputs: setup ## execute the notebooks and store their outputs; NOTEBOOK=... for one
+	@$(RUN) book/tools/store_outputs.py $(NOTEBOOK)
 
 lint: setup ## check style and types
 	$(RUN) -m ruff check

@@ -10,6 +10,7 @@ import threading
 import urllib.request
 from pathlib import Path
 
+import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -202,3 +203,36 @@ def test_a_skip_is_named_at_the_end_and_fails_in_ci(ci, tmp_path):
     )
     assert "1 x no browser: apt install chromium" in done.stdout
     assert done.returncode == (1 if ci else 0)
+
+
+def test_outputs_are_stored_without_what_differs_between_runs(tool, tmp_path, capsys):
+    """Two runs give the same file, though one prints in more pieces than the other."""
+    pieces = "for i in range(3):\n    print(i, flush=True)"
+    shown = (
+        "import time\n"
+        "from IPython.display import display\n"
+        "display({'text/plain': 'a slider', 'text/html': '<p>a slider</p>',\n"
+        "  'application/vnd.jupyter.widget-view+json': {'id': time.time_ns()}},\n"
+        "  raw=True)"
+    )
+    file = tmp_path / "small.ipynb"
+    cells = [nbformat.v4.new_code_cell(x) for x in (pieces, shown)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), file)
+    store = tool("store_outputs").main
+    assert store([str(file)]) == 0
+    first = file.read_text()
+    assert store([str(file)]) == 0
+    assert file.read_text() == first
+    printed, picture = (cell.outputs for cell in nbformat.read(file, 4).cells)
+    assert [output.text for output in printed] == ["0\n1\n2\n"]
+    assert set(picture[0].data) == {"text/plain", "text/html"}
+
+
+def test_nothing_is_stored_when_a_cell_raises(tool, tmp_path, capsys):
+    file = tmp_path / "broken.ipynb"
+    cells = [nbformat.v4.new_code_cell(x) for x in ("print(1)", "1 / 0")]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), file)
+    before = file.read_text()
+    assert tool("store_outputs").main([str(file)]) == 1
+    assert "ZeroDivisionError" in capsys.readouterr().out
+    assert file.read_text() == before

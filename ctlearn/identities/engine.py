@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.scalars import is_exact
-from ctlearn.supplies import Floats, Rationals, Supply, Symbols
+from ctlearn.supplies import Difference, Floats, Rationals, Supply, Symbols
 
 KINDS = ("identity", "limit", "bound", "counterexample", "erratum")
 WORLDS = ("rationals", "symbols", "floats")  # cheapest first
@@ -177,36 +177,43 @@ def _trial(
 ) -> _Trial:
     sides = claim.claim(supply, **at, **(change or {}))
     parts = sides if isinstance(sides, dict) else {"": sides}
-    faults, gap, largest = [], "0", 0.0
+    faults, gaps = [], {}
     for part, (left, right) in parts.items():
-        left, right = np.asarray(left), np.asarray(right)
         wanted = _wanted(claim.kind, part)
         if wanted == "at most":
-            holds, gap = _at_most(left, right)
+            gap = _room(np.asarray(left), np.asarray(right))
         else:
-            difference = supply.difference(left, right)
-            holds = difference.equal == (wanted == "equal")
-            if not difference.size < largest:
-                largest, gap = difference.size, difference.text
-        if not holds:
-            faults.append(f"{part or 'the sides'}: not {wanted} ({gap}) at {dict(at)}")
-    return _Trial(at, tuple(parts), gap, "; ".join(faults))
+            gap = supply.difference(np.asarray(left), np.asarray(right))
+        if gap.equal != (wanted != "different"):
+            where = part or "the sides"
+            faults.append(f"{where}: not {wanted} ({gap.text}) at {dict(at)}")
+        gaps[part] = gap
+    return _Trial(at, tuple(parts), _told(claim.kind, gaps), "; ".join(faults))
 
 
 def _wanted(kind: str, part: str) -> str:
     if kind == "bound":
         return "at most"
-    if kind == "counterexample" or part == "printed":
+    if kind == "counterexample" or (kind == "erratum" and part == "printed"):
         return "different"
     return "equal"
 
 
-def _at_most(left: np.ndarray, right: np.ndarray) -> tuple[bool, str]:
+def _told(kind: str, gaps: Mapping[str, Difference]) -> str:
+    """The gaps of all parts in a few words."""
+    if kind == "erratum":
+        return ", ".join(f"{part} off by {gap.text}" for part, gap in gaps.items())
+    if kind == "bound":
+        return f"closest approach {min(gaps.values(), key=lambda gap: gap.size).text}"
+    return f"difference {max(gaps.values(), key=lambda gap: gap.size).text}"
+
+
+def _room(left: np.ndarray, right: np.ndarray) -> Difference:
     """Whether left <= right everywhere, and the smallest room that is left."""
     room = np.min(right - left)
     # rounding may push a bound that is met exactly a little over
     slack = 0 if is_exact(room) else 1e-12 * max(1.0, float(np.max(np.abs(right))))
-    return bool(room >= -slack), f"closest approach {float(room):.2g}"
+    return Difference(bool(room >= -slack), float(room), f"{float(room):.2g}")
 
 
 def _supplies(
@@ -238,9 +245,7 @@ def _method(world: str, trials: list[_Trial]) -> str:
         sizes = ", ".join(f"{name} ≤ {size}" for name, size in largest.items())
         where = f" at random {sizes}" if sizes else ""
         return f"exact rationals{where}, {len(trials)} draws"
-    gap = trials[0].gap
-    told = gap if gap.startswith("closest") else f"difference {gap}"
-    return f"float64{where}, {told}"
+    return f"float64{where}, {trials[0].gap}"
 
 
 def _is_caught(claim: Identity, change: Mapping[str, Any]) -> bool:

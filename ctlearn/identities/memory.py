@@ -237,3 +237,45 @@ def orders_differ(supply: Supply, *, forget: int = 1, erase: int = 1) -> Sides:
     S = supply.real("S", 2, 2)
     before = memory.recurrent(**x, S=S, read_first=True)
     return _flat(*before), _flat(*memory.recurrent(**x, S=S))
+
+
+@identity(
+    title="The last line of a gated chunk takes the decay mask, not the binary one",
+    kind="erratum",
+    statement=(
+        r"O = (\gamma \odot Q) S + (Q K^\top \odot D) U, \qquad"
+        r" \text{printed: } (Q K^\top \odot M) U"
+    ),
+    source="yang2025gated, the chunkwise output",
+    citations=("yang2025gated",),
+    mutants={
+        "nothing decays, so the printed line is right": {"forget": 0},
+        "the state is read without decay": {"decayed_read": False},
+        "the decay mask is applied twice": {"power": 2},
+    },
+    at={"symbols": {"C": 2}},
+)
+def gated_chunk_output(
+    supply: Supply,
+    C: int,
+    d_k: int,
+    d_v: int,
+    *,
+    forget: int = 1,
+    decayed_read: bool = True,
+    power: int = 1,
+) -> dict[str, Sides]:
+    """One chunk of the gated delta rule from an arbitrary state, both ways."""
+    q, k = supply.real("q", C, d_k), supply.real("k", C, d_k) / 3
+    beta, v = supply.rate("beta", C, 1), supply.real("v", C, d_v)
+    log_decay, S = forget * supply.log_decay("a", C), supply.real("S", d_k, d_v)
+    o, _ = memory.recurrent(q, k, beta * v, e=beta * k, log_decay=log_decay, S=S)
+    between = memory.decay_between(log_decay, k)[..., 0]
+    D, gamma = between[1:, 1:], between[1:, :1]
+    L = np.tril(beta * (k @ k.T) * D, -1)
+    U = memory.solve_unit_lower(L, beta * v - (gamma * beta * k) @ S)
+    read = (gamma * q if decayed_read else q) @ S
+    return {
+        "printed": (read + np.tril(q @ k.T) @ U, o),
+        "corrected": (read + (q @ k.T * D**power) @ U, o),
+    }

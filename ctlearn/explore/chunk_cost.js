@@ -99,8 +99,9 @@ function term(parent, axes, sizes, times, { name, dash, end }) {
   const [x, y] = [sizes, times].map((all) => seen.map((i) => all[i]));
   curve(parent, axes, x, y, { class: "x-line x-thin", "stroke-dasharray": dash });
   const i = end === "right" ? seen.length - 1 : 0;
-  const beside = end === "right" ? -7 : 15;
-  write(parent, axes.x(x[i]) + 6, axes.y(y[i]) + beside, name, { class: "x-tick" });
+  const at = axes.y(y[i]);
+  const beside = end === "right" || at + 20 > axes.bottom ? -7 : 15;
+  write(parent, axes.x(x[i]) + 6, at + beside, name, { class: "x-tick" });
 }
 
 // The chosen chunk size: a line that can be dragged, with its two terms as dots.
@@ -167,8 +168,10 @@ function draw(numbers, view) {
   const [x, y] = [axes.x(numbers.best), axes.y(numbers.least)];
   const star = { d: `M${x} ${y - 8}l8 8-8 8-8-8z`, class: "x-fill-key x-halo" };
   plot.append(shape("path", star));
-  const above = { class: "x-tick x-fill-key", "text-anchor": "middle" };
-  write(plot, x, y - 14, "best", above);
+  if (Math.abs(x - axes.x(numbers.size)) > 26) {
+    const above = { class: "x-tick x-fill-key", "text-anchor": "middle" };
+    write(plot, x, y - 14, "best", above);
+  }
   marker(plot, axes, numbers);
   labels(plot, axes.right + 8, [
     { y: axes.y(totals[last]), text: "chunkwise", kind: "x-fill-key" },

@@ -623,24 +623,27 @@ function explorable(own) {
     });
 
     // ------------------------------------------------------------ coming and going
-    const restore = () => {
+    const restore = (block) => {
       const given = address && read(address);
       if (!given) return;
       change({ ...initial, ...given });
-      el.scrollIntoView({ block: "nearest" });
+      redraw();
+      // once it is drawn, and has its height
+      requestAnimationFrame(() => el.scrollIntoView({ block }));
     };
+    const follow = () => restore("nearest");
     for (const name of names) model.on(`change:${name}`, recompute);
-    window.addEventListener("hashchange", restore);
+    window.addEventListener("hashchange", follow);
     const width = new ResizeObserver(() => {
       if (stage.clientWidth !== view.width) redraw();
     });
     width.observe(stage);
-    restore();
     redraw();
+    restore("start");
     return () => {
       for (const { stop } of controls) stop?.();
       for (const name of names) model.off(`change:${name}`, recompute);
-      window.removeEventListener("hashchange", restore);
+      window.removeEventListener("hashchange", follow);
       width.disconnect();
       clearTimeout(spoken);
       clearTimeout(moved);

@@ -97,7 +97,8 @@ class ChunkCost(Explorable):
         ax.plot(sizes, x["products"], color=plots.INK, ls=":", lw=1)
         ax.plot(x["best"], x["least"], "D", color=plots.colour("key"))
         for plan, role in (("recurrent", "state"), ("parallel", "query")):
-            ax.axhline(x[plan], color=plots.colour(role), ls=plots.LINES["output"])
+            line = {"color": plots.colour(role), "ls": plots.LINES["output"]}
+            ax.plot([1, sizes[-1]], [x[plan]] * 2, **line)
             plots.label(ax, sizes[-1], x[plan], plan, role)
         plots.label(ax, x["best"], x["least"] / 1.5, "chunkwise", "key", va="top")
         low = min(x["least"], x["recurrent"], x["parallel"])

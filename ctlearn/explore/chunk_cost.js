@@ -120,13 +120,14 @@ function marker(parent, axes, numbers) {
     "aria-valuetext": `${size}, ${timeText(time)}`,
   };
   const { top, bottom } = axes;
+  const upright = { x1: x, x2: x, y1: top, y2: bottom };
   const strip = { x: x - 14, y: top, width: 28, height: bottom - top, rx: 4 };
   parent.append(
     shape(
       "g",
       slider,
       shape("rect", { ...strip, class: "x-touch" }),
-      shape("line", { x1: x, x2: x, y1: top, y2: bottom, class: "x-line x-stroke-key" }),
+      shape("line", { ...upright, class: "x-line x-stroke-key" }),
       ...[time_overhead, time_products]
         .filter((part) => axes.y(part) <= bottom)
         .map((part) =>
@@ -143,7 +144,9 @@ function labels(parent, x, all) {
   placed.forEach((one, i) => {
     if (i) one.y = Math.max(one.y, placed[i - 1].y + 15);
   });
-  for (const { y, text, kind } of placed) write(parent, x, y + 4, text, { class: kind });
+  for (const { y, text, kind } of placed) {
+    write(parent, x, y + 4, text, { class: kind });
+  }
 }
 
 function draw(numbers, view) {

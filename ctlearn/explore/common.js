@@ -209,7 +209,7 @@ function chart(parent, { x, y, width, height, title, across, lines, band, mark }
 
 // A direction in the plane that can be turned by hand: a line from the centre of a dial
 // and a knob at its end. `id` names it to `drag` and `nudge`, `label` in words.
-function spoke(parent, { cx, cy, radius, angle, role, id, label, said, text, ...more }) {
+function spoke(parent, { cx, cy, radius, angle, role, id, label, text, ...more }) {
   const radians = (angle * Math.PI) / 180;
   const [x, y] = [cx + radius * Math.cos(radians), cy - radius * Math.sin(radians)];
   const handle = shape(
@@ -224,7 +224,7 @@ function spoke(parent, { cx, cy, radius, angle, role, id, label, said, text, ...
       "aria-valuemin": -180,
       "aria-valuemax": 180,
       "aria-valuenow": angle,
-      "aria-valuetext": said ?? `${angle} degrees`,
+      "aria-valuetext": more.said ?? `${angle} degrees`,
     },
     shape("line", { x1: cx, y1: cy, x2: x, y2: y, class: `x-line x-stroke-${role}` }),
     shape("circle", { cx: x, cy: y, r: 16, class: "x-touch" }),

@@ -160,8 +160,8 @@ function bars(parent, numbers, { y, width, asked }) {
     const end = { class: "x-tick", "text-anchor": "end" };
     write(parent, 14, top + 14, String(i + 1), end);
     write(parent, left + 40, top + 14, round(numbers.scores[i]), end);
-    const bar = { x: middle, y: top + 4, width: Math.max(1, room * weight), height: 13 };
-    parent.append(shape("rect", { ...bar, class: "x-fill-query" }));
+    const bar = { x: middle, width: Math.max(1, room * weight), height: 13 };
+    parent.append(shape("rect", { ...bar, y: top + 4, class: "x-fill-query" }));
     const beside = { class: "x-tick" };
     write(parent, middle + room * weight + 6, top + 14, round(weight), beside);
     const frame = { x: 1, y: top, width: width - 2, height: height - 1, rx: 3 };

@@ -255,7 +255,8 @@ function sentence(numbers, { rule, tokens, degree, ...settings }) {
     return `Both orders give the same answer${rounding}. ${more}`;
   }
   const series = `The right order has the exponential's series up to degree ${degree}`;
-  return `${series} and is off by ${gap}; more terms come nearer and keep more. ${more}`;
+  const terms = "more terms come nearer and keep more";
+  return `${series} and is off by ${gap}; ${terms}. ${more}`;
 }
 
 function rows(numbers) {

@@ -15,7 +15,8 @@ function label(box) {
 // Only a box that really overflows becomes a stop for the Tab key.
 function reach(box) {
   const overflows = box.scrollWidth > box.clientWidth + 1;
-  if (overflows && !box.hasAttribute("tabindex")) {
+  // the theme has measured some while they were folded, and set -1
+  if (overflows && (box.getAttribute("tabindex") ?? "-1") === "-1") {
     box.setAttribute("tabindex", "0");
     box.setAttribute("role", "group");
     box.setAttribute("aria-label", `${label(box)}, scrolls sideways`);

@@ -495,10 +495,12 @@ function explorable(own) {
     const list = element("div", { ...scroll, "aria-label": "Numbers" });
     const behind = element("summary", {}, "Numbers behind the picture");
     const details = element("details", { ontoggle: redraw }, behind, list);
-    const line = element("pre", { ...scroll, "aria-label": "Python" });
+    // not a <pre>: a page's theme may take those out of the Tab order while folded
+    const line = element("code", {});
+    const lines = element("div", { ...scroll, "aria-label": "Python" }, line);
     const copy = copier("copy", () => python(settings()));
     const inPython = element("summary", {}, "The same in Python");
-    const code = element("details", {}, inPython, element("div", {}, line, copy));
+    const code = element("details", {}, inPython, element("div", {}, lines, copy));
     const here = () => new URL(link(address, settings(), initial), location.href).href;
     const tools = element(
       "div",

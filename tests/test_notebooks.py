@@ -15,6 +15,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from ctlearn.shapes import GLOSSARY
+
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -26,6 +28,37 @@ MACHINE = re.compile(
 WARNED = re.compile(r"\b\w*Warning\b|Traceback \(most recent call last\)")
 HASHED = re.compile(r"[0-9a-f]{16,}|_images/|\.(?:png|svg)$")
 INTERACT = {"interact", "interact_manual", "interactive", "interactive_output"}
+GREEK = {
+    rf"\{name}"
+    for name in (
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+        "pi",
+        "rho",
+        "sigma",
+        "tau",
+        "phi",
+        "chi",
+        "psi",
+        "omega",
+        "ell",
+        "Delta",
+        "Gamma",
+        "Lambda",
+        "Phi",
+    )
+}
 LONGEST = 25  # lines of one function or cell that a page holds at once
 
 
@@ -139,6 +172,31 @@ def lint_alt(notebook):
                 yield from bad_alt(attribute(tag, "aria-label"), cell)
 
 
+def lint_letters(notebook):
+    """Each letter of a labelled equation is on the notation page, or was introduced.
+
+    A letter is introduced by a formula in a line of text of the same chapter; one that
+    a sum or a limit binds needs no introduction.
+    """
+    known = {letter for s in GLOSSARY.values() for letter in letters(s.tex)}
+    cells = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    prose = "\n".join(cells)
+    for inline in re.findall(r"(?<!\$)\$([^$]+)\$(?!\$)", prose):
+        known |= letters(inline)
+    for tex, label in re.findall(r"\$\$([^$]+)\$\$ \(([\w-]+)\)", prose):
+        bound = re.findall(r"\\(?:sum|prod|lim|max|min)_\{([^}]*)\}", tex)
+        unknown = letters(tex) - known - letters(" ".join(bound))
+        if unknown:
+            yield f"{label}: {sorted(unknown)} has not been introduced"
+
+
+def letters(tex):
+    """The letters of a formula, Greek ones by their names."""
+    names = r"\\(?:begin|end|text|mathrm|mathbb|operatorname)\{[^}]*\}"
+    found = re.findall(r"\\[A-Za-z]+|[A-Za-z]", re.sub(names, " ", tex))
+    return {name for name in found if len(name) == 1 or name in GREEK}
+
+
 def attribute(tag, name):
     """The value of an attribute in an HTML tag, or nothing."""
     match = re.search(rf"""\b{name}=(["'])(.*?)\1""", tag, flags=re.DOTALL)
@@ -162,7 +220,7 @@ def own_functions():
     }
 
 
-LINTS = (lint_checks, lint_order, lint_outputs, lint_code, lint_alt)
+LINTS = (lint_checks, lint_order, lint_outputs, lint_code, lint_alt, lint_letters)
 
 
 def run_nbval(path):
@@ -352,6 +410,10 @@ FAULTS = {
     ),
     "algorithm copied": (set_source("def chunkwise(q, k, v):\n    pass"), "again"),
     "long cell": (set_source("x = 1\n" * 26), "more than 25 lines"),
+    "letter from nowhere": (
+        set_markdown("Words.\n\n$$\no_t = \\lambda q_t\n$$ (def-x)"),
+        "['\\\\lambda'] has not been introduced",
+    ),
     "no alt": (set_markdown("Words.\n\n![](a.svg)"), "alt text is ''"),
     "alt is a file": (
         set_markdown('Words.\n\n<img src="a.png" alt="the file is a.png">'),

@@ -244,7 +244,7 @@ def chunk_of_all(
 @identity(
     title="What a chunk size other than the best one costs",
     statement=(
-        r"\tau(C) - \tau(C^\star) = 2 b d T \frac{(C - C^\star)^2}{C}, "
+        r"\rho(C) - \rho(C^\star) = 2 b d T \frac{(C - C^\star)^2}{C}, "
         r"\qquad a = 2 b d C^{\star 2}"
     ),
     source="ours, under the two-term model of the chapter",
@@ -300,7 +300,7 @@ def best_chunk_size(
 @identity(
     title="No chunk size is faster than the model's least time",
     kind="bound",
-    statement=r"2 b d T (d + 2 C^\star) \le \tau(C)",
+    statement=r"2 b d T (d + 2 C^\star) \le \rho(C)",
     source="ours, by the inequality of the two means",
     equations=("eq-least-time",),
     chapter=CHAPTER,

@@ -27,13 +27,14 @@ class Write(TypedDict, total=False):
     """What a member of the family does with its tokens, in `ctlearn.memory`'s letters.
 
     k [T, d_k], z [T, d_v], e [T, d_k], log_decay [T] or [T, d_k]; what is left out
-    does not happen.
+    does not happen. `read_first` says that the erased answer is read before forgetting.
     """
 
     k: np.ndarray
     z: np.ndarray
     e: np.ndarray
     log_decay: np.ndarray
+    read_first: bool
 
 
 def family_forms(
@@ -111,8 +112,11 @@ class Limit:
 class Mechanism:
     """A mixer.
 
-    `inputs` gives, for each argument in order, the domain it is drawn from (see
-    `ctlearn.supplies`). `citations` are BibTeX keys, the source of the update first.
+    `inputs` gives, for each array among the arguments in order, the domain it is drawn
+    from (see `ctlearn.supplies`), and `constants` the other arguments that every form
+    needs, with a value to test them at. `citations` are BibTeX keys, the source of the
+    update first. `exempt` names the common tests that cannot be asked of this
+    mechanism, each with the reason.
     """
 
     module: str
@@ -121,6 +125,8 @@ class Mechanism:
     inputs: Mapping[str, str]
     place: Place
     limits: tuple[Limit, ...] = ()
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    exempt: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -146,9 +152,10 @@ class Mechanism:
     def draw(self, supply: Supply, T: int, d_k: int, d_v: int) -> Inputs:
         """Inputs for T tokens, each from its domain, in the glossary's last shape."""
         sizes = {"T": T, "d_k": d_k, "d_v": d_v}
-        return {
+        arrays = {
             name: supply.draw(
                 name, domain, *(sizes[letter] for letter in GLOSSARY[name].shapes[-1])
             )
             for name, domain in self.inputs.items()
         }
+        return arrays | dict(self.constants)

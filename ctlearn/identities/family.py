@@ -34,7 +34,7 @@ def _short(mechanism: Mechanism) -> str:
 def _draw(mechanism: Mechanism, supply: Supply, T: int, d_k: int, d_v: int) -> Inputs:
     """Inputs from their domains; symbolic keys are left free, which claims more."""
     inputs = mechanism.draw(supply, T, d_k, d_v)
-    if isinstance(supply, Symbols):
+    if isinstance(supply, Symbols) and "k" in inputs:
         inputs["k"] = supply.real("k", T, d_k)
     return inputs
 

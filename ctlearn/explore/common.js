@@ -563,9 +563,11 @@ function explorable(own) {
       line.textContent = python(now);
       if (details.open) list.replaceChildren(numbersTable(own.rows(numbers, now)));
       clearTimeout(spoken);
+      // by the time it is spoken, `numbers` may be cleared for the next picture
+      const shown = numbers;
       // a reader's voice would not keep up with a slider on its way
       spoken = setTimeout(() => {
-        const text = own.sentence(numbers, now);
+        const text = own.sentence(shown, now);
         if (sentence.textContent !== text) sentence.textContent = text;
       }, 250);
     }

@@ -265,3 +265,24 @@ def test_a_key_drawn_anew_forgets_how_it_was_turned(visit):
     one.get_by_label("draw").focus()
     page.keyboard.press("ArrowRight")
     expect_error(one, d_k=2, pairs=2, seed=2)
+
+
+def test_a_page_that_stops_drawing_still_speaks_without_a_fault(visit):
+    """A hidden page gets no frames, but its timers run; `visit` counts page errors."""
+    page = visit()
+    page.evaluate(
+        """() => {
+          const slider = document.querySelector(".explorable input[type=range]");
+          const turn = (by) => {
+            slider.value = Number(slider.value) + by;
+            slider.dispatchEvent(new Event("input", { bubbles: true }));
+          };
+          turn(1);
+          return new Promise((done) => requestAnimationFrame(() =>
+            requestAnimationFrame(() => {
+              window.requestAnimationFrame = () => 0;
+              turn(1);
+              setTimeout(done, 400);
+            })));
+        }"""
+    )

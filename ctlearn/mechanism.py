@@ -115,7 +115,8 @@ class Mechanism:
     `inputs` gives, for each array among the arguments in order, the domain it is drawn
     from (see `ctlearn.supplies`), and `constants` the other arguments that every form
     needs, with a value to test them at. `citations` are BibTeX keys, the source of the
-    update first. `exempt` names the common tests that cannot be asked of this
+    update first. `chapter` is the stem of the notebook that explains the mechanism, if
+    there is one yet. `exempt` names the common tests that cannot be asked of this
     mechanism, each with the reason.
     """
 
@@ -126,6 +127,7 @@ class Mechanism:
     place: Place
     limits: tuple[Limit, ...] = ()
     constants: Mapping[str, Any] = field(default_factory=dict)
+    chapter: str = ""
     exempt: Mapping[str, str] = field(default_factory=dict)
 
     @property

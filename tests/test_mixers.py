@@ -230,13 +230,15 @@ def test_state_size_is_what_is_kept(mechanism):
 
 
 @every_mechanism
-def test_declaration(mechanism):
+def test_declaration(mechanism, root):
     assert mechanism.title
     assert mechanism.citations
     assert mechanism.source.__doc__
     assert all(f"{c}" in mechanism.source.__doc__ for c in mechanism.citations)
     assert all(limit.target in mechanisms() for limit in mechanism.limits)
     assert set(mechanism.inputs) <= set(GLOSSARY)
+    if mechanism.chapter:
+        assert (root / "notebooks" / f"{mechanism.chapter}.ipynb").exists()
 
 
 def test_exemptions_name_a_test_and_a_reason():

@@ -48,13 +48,6 @@ MECHANISM = Mechanism(
     ),
     limits=(
         Limit(
-            target="linear_attention",
-            when="alpha = 1",
-            setting=r"\alpha_t = 1",
-            here=lambda x: x | {"log_decay": 0 * x["log_decay"]},
-            there=lambda x: {name: x[name] for name in ("q", "k", "v")},
-        ),
-        Limit(
             target="retention",
             when="alpha is the same in every channel and at every token",
             setting=r"\alpha_{t,c} = \gamma",
@@ -63,6 +56,13 @@ MECHANISM = Mechanism(
                 **{name: x[name] for name in ("q", "k", "v")},
                 "log_gamma": x["log_decay"][0, 0],
             },
+        ),
+        Limit(
+            target="linear_attention",
+            when="alpha = 1",
+            setting=r"\alpha_t = 1",
+            here=lambda x: x | {"log_decay": 0 * x["log_decay"]},
+            there=lambda x: {name: x[name] for name in ("q", "k", "v")},
         ),
     ),
 )

@@ -69,6 +69,7 @@ MECHANISM = Mechanism(
     module=__name__,
     title="Linear attention",
     citations=("katharopoulos2020", "schlag2021"),
+    chapter="02_the_trapdoor",
     inputs={"q": "real", "k": "real", "v": "real"},
     place=Place(
         function_class="linear map",

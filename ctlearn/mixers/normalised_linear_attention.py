@@ -125,6 +125,7 @@ MECHANISM = Mechanism(
     module=__name__,
     title="Normalised linear attention",
     citations=("katharopoulos2020",),
+    chapter="02_the_trapdoor",
     inputs={"q": "real", "k": "real", "v": "real"},
     place=Place(
         function_class="ratio of two linear maps of features",

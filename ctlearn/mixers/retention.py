@@ -47,6 +47,7 @@ MECHANISM = Mechanism(
     module=__name__,
     title="Retention (core of RetNet)",
     citations=("sun2023retnet",),
+    chapter="03_three_plans",
     inputs={"q": "real", "k": "real", "v": "real", "log_gamma": "log_decay"},
     place=Place(
         function_class="linear map",

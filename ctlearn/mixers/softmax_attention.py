@@ -134,6 +134,7 @@ MECHANISM = Mechanism(
     module=__name__,
     title="Softmax attention",
     citations=("vaswani2017", "milakov2018", "dao2022"),
+    chapter="01_two_ways_to_remember",
     inputs={"q": "real", "k": "real", "v": "real"},
     place=Place(
         function_class="non-parametric: a weighted mean of what was seen",

@@ -76,8 +76,8 @@ def family_forms(
 class Place:
     """A mechanism's place in the design space.
 
-    `state` counts the numbers kept for one head after T tokens: a formula in T, d_k
-    and d_v that Python can evaluate.
+    `state` counts the numbers kept for one head after T tokens: a formula in T, d_k,
+    d_v and the mechanism's constants that Python can evaluate.
     """
 
     function_class: str
@@ -87,9 +87,9 @@ class Place:
     control: str
     state: str
 
-    def state_numbers(self, T: int, d_k: int, d_v: int) -> int:
+    def state_numbers(self, T: int, d_k: int, d_v: int, **constants: Any) -> int:
         """How many numbers the state holds after T tokens."""
-        return int(eval(self.state, {}, {"T": T, "d_k": d_k, "d_v": d_v}))
+        return int(eval(self.state, {}, {"T": T, "d_k": d_k, "d_v": d_v, **constants}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +113,12 @@ class Mechanism:
     """A mixer.
 
     `inputs` gives, for each array among the arguments in order, the domain it is drawn
-    from (see `ctlearn.supplies`), and `constants` the other arguments that every form
-    needs, with a value to test them at. `citations` are BibTeX keys, the source of the
-    update first. `chapter` is the stem of the notebook that explains the mechanism, if
-    there is one yet. `exempt` names the common tests that cannot be asked of this
-    mechanism, each with the reason.
+    from (see `ctlearn.supplies`) and, where the glossary's last shape is not the one
+    meant, its shape in letters or numbers: `log_decay [T]`. `constants` are the other
+    arguments that every form needs, with a value to test them at. `citations` are
+    BibTeX keys, the source of the update first. `chapter` is the stem of the notebook
+    that explains the mechanism, if there is one yet. `exempt` names the common tests
+    that cannot be asked of this mechanism, each with the reason.
     """
 
     module: str
@@ -152,12 +153,14 @@ class Mechanism:
         return getattr(self.source, "write", None)
 
     def draw(self, supply: Supply, T: int, d_k: int, d_v: int) -> Inputs:
-        """Inputs for T tokens, each from its domain, in the glossary's last shape."""
+        """Inputs for T tokens, each from its domain in its shape."""
         sizes = {"T": T, "d_k": d_k, "d_v": d_v}
-        arrays = {
-            name: supply.draw(
-                name, domain, *(sizes[letter] for letter in GLOSSARY[name].shapes[-1])
-            )
-            for name, domain in self.inputs.items()
-        }
+        arrays = {}
+        for name, drawn in self.inputs.items():
+            domain, *shape = drawn.replace("[", "").replace("]", "").split(" ")
+            letters = [letter.strip(",") for letter in shape] or GLOSSARY[name].shapes[
+                -1
+            ]
+            size = [sizes[x] if x in sizes else int(x) for x in letters]
+            arrays[name] = supply.draw(name, domain, *size)
         return arrays | dict(self.constants)

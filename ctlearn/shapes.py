@@ -251,14 +251,15 @@ def check(arguments: Mapping[str, Any], *, per_token: bool = False) -> None:
     TypeError
         An argument is not an array, holds integers, or differs in dtype from the first.
     ValueError
-        A shape does not fit, `chunk_size` is below 1, or a decay is positive or NaN.
+        A shape does not fit, a size such as `chunk_size` or `window` is too small, or
+        a decay is positive or NaN.
     """
     sizes: dict[str, tuple[int, str]] = {}
     dtype: tuple[np.dtype, str] | None = None
     for name, value in arguments.items():
-        if name == "chunk_size":
-            _check_chunk_size(value)
         symbol = GLOSSARY.get(name)
+        if symbol is not None and symbol.role == "size":
+            _check_size(name, value, least=0 if symbol.range.startswith("0") else 1)
         # a state of several arrays is checked by its mechanism
         if symbol is None or not symbol.shapes or value is None or _is_record(value):
             continue
@@ -295,11 +296,11 @@ def check_shape(
     raise ValueError(f"{name}: expected {expected}, got shape {found}")
 
 
-def _check_chunk_size(value: Any) -> None:
+def _check_size(name: str, value: Any, *, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"chunk_size: expected an integer, got {value!r}")
-    if value < 1:
-        raise ValueError(f"chunk_size: expected at least 1, got {value}")
+        raise TypeError(f"{name}: expected an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name}: expected at least {least}, got {value}")
 
 
 def _check_dtype(

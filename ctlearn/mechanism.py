@@ -7,6 +7,7 @@ and `family_forms` makes the other forms of them.
 """
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ctlearn import memory
-from ctlearn.shapes import GLOSSARY, checked
+from ctlearn.shapes import GLOSSARY, Shape, checked
 from ctlearn.supplies import Supply
 
 FORMS = ("step", "recurrent", "parallel", "chunkwise")
@@ -38,28 +39,38 @@ class Write(TypedDict, total=False):
 
 
 def family_forms(
-    step: Callable, write: Callable[..., Write]
+    step: Callable,
+    write: Callable[..., Write],
+    ask: Callable[..., np.ndarray] | None = None,
 ) -> tuple[Callable, Callable, Callable]:
     """`recurrent`, `parallel` and `chunkwise` of a member of the family.
 
     `recurrent` folds the step, which is stated as its source states it. The other two
-    are `ctlearn.memory`'s plans, of what the member writes. That they agree is what
-    the ledger proves.
+    are `ctlearn.memory`'s plans, of what the member writes, read with q or with what
+    `ask` makes of it. That they agree is what the ledger proves.
     """
 
-    def recurrent(q: Any, k: Any, v: Any, *, S: Any = None, **gates: Any) -> Any:
-        """One token after another, O(T d_k d_v)."""
-        return memory.scan(step, q, k, v, S=memory.initial_state(k, v, S), **gates)
+    def question(q: Any, gates: Inputs) -> Any:
+        return q if ask is None else ask(q, **_taken(ask, gates))
 
-    def parallel(q: Any, k: Any, v: Any, *, S: Any = None, **gates: Any) -> Any:
+    def recurrent(q: Any, *kv: Any, S: Any = None, **gates: Any) -> Any:
+        """One token after another, O(T d_k d_v)."""
+        S = memory.initial_state(q, kv[-1], S)
+        return memory.scan(step, q, *kv, S=S, **gates)
+
+    def parallel(q: Any, *kv: Any, S: Any = None, **gates: Any) -> Any:
         """All tokens at once, O(T^2 (d_k + d_v))."""
-        return memory.parallel(q, **write(k, v, **gates), S=S)
+        written = write(*kv, **_taken(write, gates))
+        return memory.parallel(question(q, gates), **written, S=S)
 
     def chunkwise(
-        q: Any, k: Any, v: Any, *, S: Any = None, chunk_size: int = 64, **gates: Any
+        q: Any, *kv: Any, S: Any = None, chunk_size: int = 64, **gates: Any
     ) -> Any:
         """Parallel inside a chunk of C, recurrent between: O(T (C d + d_k d_v))."""
-        return memory.chunkwise(q, **write(k, v, **gates), S=S, chunk_size=chunk_size)
+        written = write(*kv, **_taken(write, gates))
+        return memory.chunkwise(
+            question(q, gates), **written, S=S, chunk_size=chunk_size
+        )
 
     *arguments, state = inspect.signature(step).parameters.values()
     state = state.replace(default=None)
@@ -69,7 +80,14 @@ def family_forms(
         last = [state, size] if form is chunkwise else [state]
         form.__signature__ = inspect.Signature([*arguments, *last])
         form.__module__, form.__qualname__ = step.__module__, form.__name__
-    return checked(recurrent), checked(parallel), checked(chunkwise)
+    check = checked(**getattr(step, "own_shapes", {}))
+    return check(recurrent), check(parallel), check(chunkwise)
+
+
+def _taken(function: Callable, inputs: Inputs) -> Inputs:
+    """Those of the inputs that the function asks for."""
+    asked = inspect.signature(function).parameters
+    return {name: x for name, x in inputs.items() if name in asked}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,15 +115,17 @@ class Limit:
     """A setting under which a mechanism is another one.
 
     `target` is the other's name; `when` says the setting in words, `setting` in TeX.
-    `here` turns a draw of this mechanism's inputs into inputs at the limit, and
-    `there` turns those into the other mechanism's inputs.
+    `here` turns a draw of this mechanism's inputs into inputs at the limit, and is None
+    where every input is at it. `there` turns those into the other mechanism's inputs.
+    `name` tells two limits with one target apart.
     """
 
     target: str
     when: str
     setting: str
-    here: Callable[[Inputs], Inputs] = field(repr=False)
+    here: Callable[[Inputs], Inputs] | None = field(repr=False)
     there: Callable[[Inputs], Inputs] = field(repr=False)
+    name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,15 +172,21 @@ class Mechanism:
         """For members of the family: the write that the inputs after q amount to."""
         return getattr(self.source, "write", None)
 
+    def written(self, inputs: Inputs) -> Write:
+        """What a member of the family writes on these inputs."""
+        assert self.write is not None
+        return self.write(**_taken(self.write, inputs))
+
     def draw(self, supply: Supply, T: int, d_k: int, d_v: int) -> Inputs:
         """Inputs for T tokens, each from its domain in its shape."""
         sizes = {"T": T, "d_k": d_k, "d_v": d_v}
         arrays = {}
         for name, drawn in self.inputs.items():
-            domain, *shape = drawn.replace("[", "").replace("]", "").split(" ")
-            letters = [letter.strip(",") for letter in shape] or GLOSSARY[name].shapes[
-                -1
-            ]
-            size = [sizes[x] if x in sizes else int(x) for x in letters]
-            arrays[name] = supply.draw(name, domain, *size)
+            size = [sizes[x] if x in sizes else int(x) for x in self.shape(name)]
+            arrays[name] = supply.draw(name, drawn.partition(" ")[0], *size)
         return arrays | dict(self.constants)
+
+    def shape(self, name: str) -> Shape:
+        """The shape in which an input is drawn, in letters or numbers."""
+        own = re.findall(r"\w+", self.inputs[name].partition(" ")[2])
+        return tuple(own) or GLOSSARY[name].shapes[-1]

@@ -158,30 +158,28 @@ def initial_state(
     k: np.ndarray, v: np.ndarray, S: np.ndarray | None = None
 ) -> np.ndarray:
     """A state of our own to start from: zeros, or a copy of `S`."""
-    return np.zeros((k.shape[1], v.shape[1]), dtype=k.dtype) if S is None else S.copy()
+    if S is None:
+        return np.zeros((k.shape[-1], v.shape[-1]), dtype=k.dtype)
+    return S.copy()
 
 
 def scan(
-    step: Callable,
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    S: Any,
-    **others: Any,
+    step: Callable, *tokens: np.ndarray, S: Any, **others: Any
 ) -> tuple[np.ndarray, Any]:
     """Fold `step` over the tokens, from state S.
 
-    Of the other arguments, those to which the glossary gives a row for each token are
+    `tokens` are what the step takes first: q, k, v as a rule, the values last. Of the
+    other arguments, those to which the glossary gives a row for each token are
     handed on row by row, and the rest as they are.
     """
     # the caller has checked the whole sequence: no second check at each token
     step = inspect.unwrap(step)
     rows = {name: others.pop(name) for name in list(others) if _has_rows(name, others)}
-    o = np.empty((len(q), v.shape[1]), dtype=v.dtype)
-    for t in range(len(q)):
+    v = tokens[-1]
+    o = np.empty((len(v), v.shape[-1]), dtype=v.dtype)
+    for t in range(len(v)):
         at_t = {name: x[t] for name, x in rows.items()}
-        o[t], S = step(q[t], k[t], v[t], **at_t, S=S, **others)
+        o[t], S = step(*(x[t] for x in tokens), **at_t, S=S, **others)
     return o, S
 
 

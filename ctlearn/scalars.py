@@ -30,6 +30,32 @@ def exp(x: Any) -> Any:
     return _each(sympy.exp, x)
 
 
+def expm1(x: Any) -> Any:
+    """exp(x) - 1 of each entry, with all its digits where x is near 0."""
+    return exp(x) - 1 if is_exact(x) else np.expm1(x)
+
+
+def cos(x: Any) -> Any:
+    """Cosine of each entry; of exact numbers as exponentials, whose products expand."""
+    if not is_exact(x):
+        return np.cos(x)
+    import sympy
+
+    return _each(lambda a: (sympy.exp(sympy.I * a) + sympy.exp(-sympy.I * a)) / 2, x)
+
+
+def sin(x: Any) -> Any:
+    """Sine of each entry; of exact numbers as exponentials, whose products expand."""
+    if not is_exact(x):
+        return np.sin(x)
+    import sympy
+
+    def half(a: Any) -> Any:
+        return (sympy.exp(sympy.I * a) - sympy.exp(-sympy.I * a)) / (2 * sympy.I)
+
+    return _each(half, x)
+
+
 def log(x: Any) -> Any:
     """Take the log of each entry; 0 gives minus infinity in every world."""
     if not is_exact(x):

@@ -240,11 +240,17 @@ _SYMBOLS = (
 GLOSSARY: dict[str, Symbol] = {symbol.name: symbol for symbol in _SYMBOLS}
 
 
-def check(arguments: Mapping[str, Any], *, per_token: bool = False) -> None:
+def check(
+    arguments: Mapping[str, Any],
+    *,
+    per_token: bool = False,
+    own: Mapping[str, Shape] | None = None,
+) -> None:
     """Check every argument that the glossary names.
 
-    `per_token` drops the leading T, for the forms that see one token. Names that the
-    glossary does not hold, and arguments that are None, are left alone.
+    `per_token` drops the leading T, for the forms that see one token. `own` gives the
+    shape of the arguments for which it is not the glossary's. Names that the glossary
+    does not hold, and arguments that are None, are left alone.
 
     Raises
     ------
@@ -263,7 +269,7 @@ def check(arguments: Mapping[str, Any], *, per_token: bool = False) -> None:
         # a state of several arrays is checked by its mechanism
         if symbol is None or not symbol.shapes or value is None or _is_record(value):
             continue
-        shapes = symbol.shapes
+        shapes = (own[name],) if own and name in own else symbol.shapes
         if per_token:
             shapes = tuple(s[1:] if s[:1] == ("T",) else s for s in shapes)
         if not (() in shapes and np.ndim(value) == 0):
@@ -338,22 +344,35 @@ def _is_record(value: Any) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
-def checked(form: Callable) -> Callable:
-    """Check the arguments of a form that sees a sequence before it runs."""
-    return _checking(form, per_token=False)
+def checked(form: Callable | None = None, **own: Shape) -> Callable:
+    """Check the arguments of a form that sees a sequence before it runs.
+
+    Where the glossary allows several shapes and the form one, or another, the form
+    says so: `@checked(log_decay=("T",))`.
+    """
+    return _checking(form, own, per_token=False)
 
 
-def checked_step(form: Callable) -> Callable:
-    """Check the arguments of a form that sees one token before it runs."""
-    return _checking(form, per_token=True)
+def checked_step(form: Callable | None = None, **own: Shape) -> Callable:
+    """Check the arguments of a form that sees one token before it runs.
+
+    Shapes of its own are those of the whole sequence: `@checked_step(beta=("T",))`.
+    """
+    return _checking(form, own, per_token=True)
 
 
-def _checking(form: Callable, *, per_token: bool) -> Callable:
+def _checking(
+    form: Callable | None, own: Mapping[str, Shape], *, per_token: bool
+) -> Callable:
+    if form is None:
+        return functools.partial(_checking, own=own, per_token=per_token)
     signature = inspect.signature(form)
 
     @functools.wraps(form)
     def run(*args: Any, **kwargs: Any) -> Any:
-        check(signature.bind(*args, **kwargs).arguments, per_token=per_token)
-        return form(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        check(bound.arguments, per_token=per_token, own=own)
+        return form(*bound.args, **bound.kwargs)
 
+    run.own_shapes = own  # type: ignore[attr-defined]
     return run

@@ -35,7 +35,7 @@ def _draw(mechanism: Mechanism, supply: Supply, T: int, d_k: int, d_v: int) -> I
     """Inputs from their domains; symbolic keys are left free, which claims more."""
     inputs = mechanism.draw(supply, T, d_k, d_v)
     if isinstance(supply, Symbols) and "k" in inputs:
-        inputs["k"] = supply.real("k", T, d_k)
+        inputs["k"] = supply.real("k", *inputs["k"].shape)
     return inputs
 
 
@@ -46,9 +46,8 @@ def _membership(mechanism: Mechanism) -> Identity:
         inputs = _draw(mechanism, supply, 1, d_k, d_v)
         S = supply.real("S", d_k, d_v)
         _, own = mechanism.forms["recurrent"](**inputs, S=S)
-        q = inputs.pop("q")
-        assert mechanism.write is not None
-        _, family = memory.recurrent(q, **change(mechanism.write(**inputs)), S=S)
+        written = change(mechanism.written(inputs))
+        _, family = memory.recurrent(inputs["q"], **written, S=S)
         return own, family
 
     return Identity(
@@ -71,7 +70,9 @@ def _statement(mechanism: Mechanism) -> str:
         scalar = written["log_decay"].ndim == 1
         decay = r"\alpha_t" if scalar else r"\mathrm{Diag}(\alpha_t)"
         kept = f"{decay} S_{{t-1}}"
-    read = rf"({kept})^\top" if "log_decay" in written else r"S_{t-1}^\top"
+    read = r"S_{t-1}^\top"
+    if "log_decay" in written and not written.get("read_first"):
+        read = rf"({kept})^\top"
     erased = f" - {read} e_t" if "e" in written else ""
     u = rf"(z_t{erased})^\top" if erased else r"z_t^\top"
     return rf"S_t = {kept} + k_t {u}"
@@ -84,6 +85,9 @@ def _write_mutants(mechanism: Mechanism) -> dict[str, dict[str, Any]]:
     def twice(name: str) -> Callable:
         return lambda write: write | {name: 2 * write[name]}
 
+    def turned(write: Write) -> Write:
+        return write | {"read_first": not write.get("read_first")}
+
     mutants = {
         "the value is written twice": {"change": twice("z")},
         "the key is twice as long": {"change": twice("k")},
@@ -94,18 +98,18 @@ def _write_mutants(mechanism: Mechanism) -> dict[str, dict[str, Any]]:
         mutants["twice too much is erased"] = {"change": twice("e")}
     if "log_decay" in written:
         mutants["nothing is forgotten"] = {"change": without("log_decay")}
+    if {"e", "log_decay"} <= set(written):
+        mutants["forgets and reads in the other order"] = {"change": turned}
     return mutants
 
 
 def _written(mechanism: Mechanism) -> Write:
-    inputs = _draw(mechanism, Symbols(), 1, 1, 1)
-    del inputs["q"]
-    assert mechanism.write is not None
-    return mechanism.write(**inputs)
+    return mechanism.written(_draw(mechanism, Symbols(), 1, 1, 1))
 
 
 def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
     target = mechanisms()[limit.target]
+    reach = limit.here or (lambda inputs: inputs)
 
     def claim(
         supply: Supply,
@@ -115,16 +119,21 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
         *,
         reached: bool = True,
         scale: int = 1,
+        turned: bool = False,
     ) -> Sides:
         inputs = _draw(mechanism, supply, T, d_k, d_v)
-        there = limit.there(limit.here(inputs))
-        here = limit.here(inputs) if reached else inputs
+        there = limit.there(reach(inputs))
+        here = reach(inputs) if reached else inputs
+        if turned:
+            there["q"] = there["q"][::-1]
         o, _ = mechanism.forms["recurrent"](**here)
         o_target, _ = target.forms["recurrent"](**there)
         return np.asarray(o), scale * np.asarray(o_target)
 
     return Identity(
-        name=f"{mechanism.name}-becomes-{target.name}".replace("_", "-"),
+        name="-".join(
+            [mechanism.name, "becomes", target.name, *limit.name.split()]
+        ).replace("_", "-"),
         title=f"{_short(mechanism)} is {_short(target).lower()} if {limit.when}",
         kind="limit",
         statement=rf"{limit.setting} \;\Rightarrow\; "
@@ -133,8 +142,12 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
         citations=mechanism.citations,
         claim=claim,
         mutants={
-            "the setting is not reached": {"reached": False},
             "off by a factor of two": {"scale": 2},
+            **(
+                {"the setting is not reached": {"reached": False}}
+                if limit.here
+                else {"the queries in the other order": {"turned": True}}
+            ),
         },
         at={"symbols": {"T": 3}, "floats": {"T": 12}},
     )

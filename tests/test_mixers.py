@@ -13,7 +13,11 @@ from ctlearn.supplies import Floats, Rationals, Symbols, float_difference
 
 LENGTHS = (0, 1, 2, 7, 64, 65)
 PLANS = ("parallel", "chunkwise")
-ORDER = ("q", "k", "v", "phi", "log_decay", "log_gamma", "beta", "S", "chunk_size")
+# q, k, v, then what forgets, what is compared, what writes, and how it is asked
+ORDER = ("q", "k", "v", "phi", "angle", "A", "delta", "log_decay", "log_gamma")
+ORDER += ("log_mu", "gram_log_decay", "log_forget", "p", "kappa", "gram_beta", "a", "b")
+ORDER += ("eta", "beta", "mu", "w", "eps", "ridge", "spread", "centre", "correction")
+ORDER += ("S", "chunk_size")
 
 
 def every_mechanism(test):

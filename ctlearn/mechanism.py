@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, TypedDict
 
@@ -139,6 +139,10 @@ class Mechanism:
     BibTeX keys, the source of the update first. `chapter` is the stem of the notebook
     that explains the mechanism, if there is one yet. `exempt` names the common tests
     that cannot be asked of this mechanism, each with the reason.
+
+    `start`, of a supply, d_k and d_v, draws a state to start from where one of zeros
+    would never learn. `variants` are further settings in which the mechanism is to be
+    tested: by name, what changes in this declaration.
     """
 
     module: str
@@ -150,6 +154,17 @@ class Mechanism:
     constants: Mapping[str, Any] = field(default_factory=dict)
     chapter: str = ""
     exempt: Mapping[str, str] = field(default_factory=dict)
+    start: Callable[[Supply, int, int], Any] | None = None
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, "Mechanism"]:
+        """The mechanism as declared and in each of its variants, by a name for each."""
+        changed = {
+            f"{self.name}, {name}": replace(self, variants={}, **changes)
+            for name, changes in self.variants.items()
+        }
+        return {self.name: self} | changed
 
     @property
     def name(self) -> str:

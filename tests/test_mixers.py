@@ -14,21 +14,41 @@ from ctlearn.supplies import Floats, Rationals, Symbols, float_difference
 LENGTHS = (0, 1, 2, 7, 64, 65)
 PLANS = ("parallel", "chunkwise")
 # q, k, v, then what forgets, what is compared, what writes, and how it is asked
-ORDER = ("q", "k", "v", "phi", "angle", "A", "delta", "log_decay", "log_gamma")
+ORDER = ("q", "k", "v", "phi", "kernel", "window")
+ORDER += ("angle", "A", "delta", "log_decay", "log_gamma", "log_write")
 ORDER += ("log_mu", "gram_log_decay", "log_forget", "p", "kappa", "gram_beta", "a", "b")
-ORDER += ("eta", "beta", "mu", "w", "eps", "ridge", "spread", "centre", "correction")
-ORDER += ("S", "chunk_size")
+ORDER += (
+    "eta",
+    "beta",
+    "mu",
+    "w",
+    "eps",
+    "ridge",
+    "ridges",
+    "spread",
+    "centre",
+    "correction",
+)
+ORDER += ("levels", "capacity", "tau", "steps", "S", "chunk_size")
 
 
 def every_mechanism(test):
     """Ask a test of every mechanism that does not say why it cannot be asked."""
-    asked = [m for m in mechanisms().values() if test.__name__ not in m.exempt]
-    return pytest.mark.parametrize("mechanism", asked, ids=lambda m: m.name)(test)
+    settings = {n: m for x in mechanisms().values() for n, m in x.settings.items()}
+    asked = {n: m for n, m in settings.items() if test.__name__ not in m.exempt}
+    return pytest.mark.parametrize("mechanism", asked.values(), ids=asked)(test)
 
 
 def arrays(S):
-    """The arrays of a state, whether it is one or a record of several."""
-    return list(S) if isinstance(S, tuple) else [S]
+    """The arrays of a state, whether it is one or a record, or a record of records."""
+    return [a for part in S for a in arrays(part)] if isinstance(S, tuple) else [S]
+
+
+def narrowed(S):
+    """The state without the last column of each of its arrays."""
+    if isinstance(S, tuple):
+        return type(S)(*(narrowed(part) for part in S))
+    return S[..., :-1] if np.ndim(S) else S
 
 
 def same(left, right, compare=float_difference):
@@ -50,9 +70,15 @@ def runs(mechanism, inputs, S):
             yield forms["chunkwise"](**inputs, S=S, chunk_size=chunk_size)
 
 
+def first(mechanism, supply):
+    """The state before the first token."""
+    return mechanism.start and mechanism.start(supply, 5, 3)
+
+
 def started(mechanism, supply):
     """A state that has read a few tokens."""
-    return mechanism.forms["recurrent"](**mechanism.draw(supply, 4, 5, 3))[1]
+    inputs = mechanism.draw(supply, 4, 5, 3)
+    return mechanism.forms["recurrent"](**inputs, S=first(mechanism, supply))[1]
 
 
 def by_token(mechanism):
@@ -111,14 +137,17 @@ def test_split_anywhere_is_whole(mechanism, T):
     """Case 20: prefill then decode, in any plan, is one pass."""
     inputs = mechanism.draw(Floats(T), T, 5, 3)
     forms = mechanism.forms
-    whole = forms["recurrent"](**inputs)
+    S_0 = first(mechanism, Floats(0))
+    whole = forms["recurrent"](**inputs, S=S_0)
     for split in (0, 1, 33, 64, T):
-        for first, second in ((p, r) for p in PLANS for r in ("recurrent", *PLANS)):
-            if first in forms and second in forms:
-                o, S = forms[first](**rows(mechanism, inputs, slice(None, split)))
-                o_rest, S = forms[second](
-                    **rows(mechanism, inputs, slice(split, None)), S=S
+        for one, other in ((p, r) for p in PLANS for r in ("recurrent", *PLANS)):
+            if one in forms and other in forms:
+                before, after = (
+                    rows(mechanism, inputs, part)
+                    for part in (slice(None, split), slice(split, None))
                 )
+                o, S = forms[one](**before, S=S_0)
+                o_rest, S = forms[other](**after, S=S)
                 same(whole, (np.concatenate([o, o_rest]), S))
 
 
@@ -132,9 +161,11 @@ def test_the_future_is_not_read(mechanism):
         name: np.concatenate([x[:70], other[name][70:]]) if name in tokens else x
         for name, x in inputs.items()
     }
+    S = first(mechanism, Floats(0))
     for name, form in mechanism.forms.items():
         if name != "step":
-            assert np.array_equal(form(**inputs)[0][:70], form(**changed)[0][:70]), name
+            o, o_changed = form(**inputs, S=S)[0], form(**changed, S=S)[0]
+            assert np.array_equal(o[:70], o_changed[:70]), name
 
 
 @pytest.mark.parametrize("T", [1, 3])
@@ -157,7 +188,7 @@ def test_no_tokens(mechanism):
     for name, form in mechanism.forms.items():
         if name != "step":
             o, S_after = form(**inputs, S=S)
-            assert o.shape == (0, 3)
+            assert o.shape == inputs["v"].shape
             for a, b in zip(arrays(S), arrays(S_after), strict=True):
                 assert np.array_equal(a, b)
                 assert not np.shares_memory(a, b)
@@ -188,11 +219,11 @@ def test_signatures(mechanism):
     for form_name, form in mechanism.forms.items():
         parameters = inspect.signature(form).parameters
         names[form_name] = [n for n in parameters if n != "chunk_size"]
-        first = [n for n in ("q", "k", "v") if n in mechanism.inputs]
-        assert list(parameters)[: len(first)] == first
+        tokens = [n for n in ("q", "k", "v") if n in mechanism.inputs]
+        assert list(parameters)[: len(tokens)] == tokens
         order = [ORDER.index(name) for name in parameters]
         assert order == sorted(order)
-        for name in list(parameters)[len(first) :]:
+        for name in list(parameters)[len(tokens) :]:
             assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
     assert all(listed == names["recurrent"] for listed in names.values())
     assert set(mechanism.inputs) <= set(names["recurrent"])
@@ -232,16 +263,15 @@ def test_bad_calls_fail_early(mechanism):
     with pytest.raises((TypeError, ValueError), match=r"^S: expected"):
         recurrent(**inputs, S=np.zeros((2, 2, 2)))
     S = started(mechanism, supply)
-    narrow = [a[..., :-1] if np.ndim(a) else a for a in arrays(S)]
-    narrow = type(S)(*narrow) if isinstance(S, tuple) else narrow[0]
-    with pytest.raises(ValueError, match=r"^S(\.\w)?: d_"):
-        recurrent(**inputs, S=narrow)
+    with pytest.raises(ValueError, match=r"^S(\.\w+)*: d_"):
+        recurrent(**inputs, S=narrowed(S))
 
 
 @every_mechanism
 def test_state_size_is_what_is_kept(mechanism):
     T, d_k, d_v = 11, 5, 3
-    _, S = mechanism.forms["recurrent"](**mechanism.draw(Floats(0), T, d_k, d_v))
+    S = first(mechanism, Floats(0))
+    _, S = mechanism.forms["recurrent"](**mechanism.draw(Floats(0), T, d_k, d_v), S=S)
     kept = sum(array.size for array in arrays(S))
     assert kept == mechanism.place.state_numbers(T, d_k, d_v, **mechanism.constants)
 

@@ -1,0 +1,348 @@
+"""Inner learners: small networks that a mechanism trains while it reads.
+
+A learner is a record of weights. Tokens are rows, so a layer is x W + b. Three things
+are asked of a learner f, all by hand and exact:
+
+read        f(x) [n, d_v] of x [n, d_k], or of one token
+gradient    for slopes g [n, d_v] of a loss at f(x), the loss's slope at the weights,
+            summed over the n tokens: a record of the same shape
+read_after  what each of n readers is answered by weights of its own. Reader i asks
+            sum_m c_mi L_m - sum_j steps_ij grad_j, where the L_m are learners, c_mi
+            numbers, and grad_j is token j's gradient at f. No weights are formed for
+            a reader: this is the dual form of [sun2024ttt, section 2.5], where
+            (QK' * steps) G takes the place of q times a sum of outer products.
+
+`gradient` is linear in g, token by token: a token's step size may be put into its g.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ctlearn import memory
+from ctlearn.scalars import is_exact, sqrt
+from ctlearn.shapes import GLOSSARY, check_shape, checked
+
+# The coefficients (a, b, c) of Newton and Schulz's iteration, step by step. They push
+# singular values in [0.01, 1] to [0.68, 1.13] and to [0.98, 1.03]. [jordan2024muon;
+# zhang2025lact, released code]
+MUON = ((3.4445, -4.7750, 2.0315),) * 5
+MUON_LACT = (
+    (4.0848, -6.8946, 2.9270),
+    (3.9505, -6.3029, 2.6377),
+    (3.7418, -5.5913, 2.3037),
+    (2.8769, -3.1427, 1.2046),
+    (2.8366, -3.0525, 1.2012),
+)
+_GELU = math.sqrt(2 / math.pi)
+
+
+class Linear(NamedTuple):
+    """x W, with W [d_k, d_v]."""
+
+    W: np.ndarray
+
+    def read(self, x: np.ndarray) -> np.ndarray:
+        """Answer [n, d_v] to the rows of x [n, d_k]."""
+        return x @ self.W
+
+    def gradient(self, x: np.ndarray, g: np.ndarray) -> "Linear":
+        """Sum of x_j g_j'."""
+        return Linear(np.atleast_2d(x).T @ np.atleast_2d(g))
+
+    def read_after(
+        self, q: np.ndarray, x: np.ndarray, g: np.ndarray, steps: np.ndarray, terms: Any
+    ) -> np.ndarray:
+        """Answer each row of q from its own weights."""
+        return _mixed(q, [(c, L.W) for c, L in terms]) - (steps * (q @ x.T)) @ g
+
+
+class Affine(NamedTuple):
+    """x W + b, with W [d_k, d_v] and b [d_v]."""
+
+    W: np.ndarray
+    b: np.ndarray
+
+    def read(self, x: np.ndarray) -> np.ndarray:
+        """Answer [n, d_v] to the rows of x [n, d_k]."""
+        return x @ self.W + self.b
+
+    def gradient(self, x: np.ndarray, g: np.ndarray) -> "Affine":
+        """Sum of x_j g_j', and sum of g_j."""
+        x, g = np.atleast_2d(x), np.atleast_2d(g)
+        return Affine(x.T @ g, g.sum(axis=0))
+
+    def read_after(
+        self, q: np.ndarray, x: np.ndarray, g: np.ndarray, steps: np.ndarray, terms: Any
+    ) -> np.ndarray:
+        """Answer each row of q from its own weights: a key of one more, constant 1."""
+        z = _mixed(q, [(c, L.W) for c, L in terms])
+        z = z + sum(np.multiply.outer(c, L.b) for c, L in terms)
+        return z - (steps * (q @ x.T + 1)) @ g
+
+
+class Perceptron(NamedTuple):
+    """gelu(x W_1 + b_1) W_2 + b_2: two layers, W_1 [d_k, d_h] and W_2 [d_h, d_v]."""
+
+    W_1: np.ndarray
+    b_1: np.ndarray
+    W_2: np.ndarray
+    b_2: np.ndarray
+
+    def layers(self) -> tuple[Affine, Affine]:
+        """The two layers, without the gelu between them."""
+        return Affine(self.W_1, self.b_1), Affine(self.W_2, self.b_2)
+
+    def read(self, x: np.ndarray) -> np.ndarray:
+        """Answer [n, d_v] to the rows of x [n, d_k]."""
+        first, second = self.layers()
+        return second.read(gelu(first.read(x)))
+
+    def gradient(self, x: np.ndarray, g: np.ndarray) -> "Perceptron":
+        """Both layers' gradients: the first one's slope comes through the gelu."""
+        first, second = self.layers()
+        hidden, g_hidden = self._backward(x, g)
+        return Perceptron(*first.gradient(x, g_hidden), *second.gradient(hidden, g))
+
+    def read_after(
+        self, q: np.ndarray, x: np.ndarray, g: np.ndarray, steps: np.ndarray, terms: Any
+    ) -> np.ndarray:
+        """Answer each row of q from its own weights, layer after layer."""
+        first, second = self.layers()
+        hidden, g_hidden = self._backward(x, g)
+        terms_1 = [(c, L.layers()[0]) for c, L in terms]
+        terms_2 = [(c, L.layers()[1]) for c, L in terms]
+        asked = gelu(first.read_after(q, x, g_hidden, steps, terms_1))
+        return second.read_after(asked, hidden, g, steps, terms_2)
+
+    def _backward(self, x: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The hidden units, and the loss's slope just before their gelu."""
+        z = x @ self.W_1 + self.b_1
+        return gelu(z), (g @ self.W_2.T) * gelu_slope(z)
+
+
+class GatedUnit(NamedTuple):
+    """(silu(x W_0) * (x W_2)) W_1: SwiGLU, W_0 and W_2 [d_k, d_h], W_1 [d_h, d_v]."""
+
+    W_0: np.ndarray
+    W_1: np.ndarray
+    W_2: np.ndarray
+
+    def read(self, x: np.ndarray) -> np.ndarray:
+        """Answer [n, d_v] to the rows of x [n, d_k]."""
+        return (silu(x @ self.W_0) * (x @ self.W_2)) @ self.W_1
+
+    def gradient(
+        self, x: np.ndarray, g: np.ndarray, rates: np.ndarray | None = None
+    ) -> "GatedUnit":
+        """All three gradients; rates [n, 3] weighs each token in each of them."""
+        x, g = np.atleast_2d(x), np.atleast_2d(g)
+        r = np.ones((len(x), 3), dtype=x.dtype) if rates is None else rates
+        gate, value = x @ self.W_0, x @ self.W_2
+        hidden, g_hidden = silu(gate) * value, g @ self.W_1.T
+        return GatedUnit(
+            (r[:, :1] * x).T @ (g_hidden * value * silu_slope(gate)),
+            (r[:, 1:2] * hidden).T @ g,
+            (r[:, 2:] * x).T @ (g_hidden * silu(gate)),
+        )
+
+
+Learner: TypeAlias = Linear | Affine | Perceptron
+SHAPES: dict[type, tuple[tuple[str, ...], ...]] = {
+    Linear: (("d_k", "d_v"),),
+    Affine: (("d_k", "d_v"), ("d_v",)),
+    Perceptron: (("d_k", "d_h"), ("d_h",), ("d_h", "d_v"), ("d_v",)),
+    GatedUnit: (("d_k", "d_h"), ("d_h", "d_v"), ("d_k", "d_h")),
+}
+
+
+def layer_norm(z: np.ndarray, norm: np.ndarray) -> np.ndarray:
+    """Standardise z along its last axis, then stretch and move it.
+
+    norm [2, d_v] holds gain and shift: gain (z - mean) / sqrt(variance + 1e-6) + shift.
+    """
+    return norm[0] * _standard(z)[0] + norm[1]
+
+
+def layer_norm_slope(z: np.ndarray, y: np.ndarray, norm: np.ndarray) -> np.ndarray:
+    """The slope at z of half the squared distance from `layer_norm(z, norm)` to y."""
+    x, deviation = _standard(z)
+    g = (norm[0] * x + norm[1] - y) * norm[0]
+    return (g - _mean(g) - x * _mean(g * x)) / deviation
+
+
+def answer(z: np.ndarray, x: np.ndarray, norm: np.ndarray | None) -> np.ndarray:
+    """What is read if a learner says z at x: z, or with a norm x + layer_norm(z)."""
+    return z if norm is None else x + layer_norm(z, norm)
+
+
+def slope(
+    z: np.ndarray, k: np.ndarray, v: np.ndarray, norm: np.ndarray | None
+) -> np.ndarray:
+    """The slope at z of half the squared distance from `answer(z, k, norm)` to v."""
+    return z - v if norm is None else layer_norm_slope(z, v - k, norm)
+
+
+def check_norm(norm: np.ndarray | None, k: np.ndarray, v: np.ndarray) -> None:
+    """Raise unless there is no norm, or one that fits values as long as the keys."""
+    if norm is None:
+        return
+    if norm.shape != (2, v.shape[-1]):
+        raise ValueError(f"norm: expected [2, d_v], got shape {norm.shape}")
+    if k.shape[-1] != v.shape[-1]:
+        raise ValueError(
+            f"norm: expected None, for with a norm k is added to what is {v.shape[-1]} "
+            f"long, and k is {k.shape[-1]} long"
+        )
+
+
+def each(function: Callable, *learners: Any) -> Any:
+    """A learner of the same kind, made weight by weight."""
+    return type(learners[0])(
+        *(function(*weights) for weights in zip(*learners, strict=True))
+    )
+
+
+def zeros_like(learner: Any) -> Any:
+    """A learner of the same kind with all weights zero."""
+    return each(np.zeros_like, learner)
+
+
+def zero_linear(k: np.ndarray, v: np.ndarray) -> Linear:
+    """The linear learner that knows nothing."""
+    return Linear(np.zeros((k.shape[1], v.shape[1]), dtype=k.dtype))
+
+
+def inner_forms(step: Callable, block: Callable, begin: Callable) -> tuple[Any, Any]:
+    """`recurrent` and `chunkwise` of a mechanism that learns in mini-batches.
+
+    `begin(k, v, S)` gives the state to start from. `block` takes what `step` takes, for
+    some tokens of one mini-batch at once; the state counts those it has `seen`.
+    """
+    *arguments, state, batch = inspect.signature(step).parameters.values()
+
+    def recurrent(q: Any, k: Any, v: Any, *, S: Any = None, **others: Any) -> Any:
+        """One token after another."""
+        return memory.scan(step, q, k, v, S=begin(k, v, S), **others)
+
+    def chunkwise(
+        q: Any,
+        k: Any,
+        v: Any,
+        *,
+        S: Any = None,
+        inner_batch: int = batch.default,
+        chunk_size: int = 64,
+        **others: Any,
+    ) -> Any:
+        """As many tokens at once as the chunk and the mini-batch allow."""
+        S, o, first = begin(k, v, S), np.empty_like(v), 0
+        tokens = {name: others.pop(name) for name in list(others) if _by_token(name)}
+        while first < len(k):
+            room = min(chunk_size - first % chunk_size, inner_batch - int(S.seen))
+            c = slice(first, first + room)
+            rows = {name: x if x is None else x[c] for name, x in tokens.items()}
+            o[c], S = block(
+                q[c], k[c], v[c], **rows, S=S, inner_batch=inner_batch, **others
+            )
+            first += room
+        return o, S
+
+    size = inspect.signature(chunkwise).parameters["chunk_size"]
+    forms: tuple[Any, ...] = (recurrent, chunkwise)
+    for form in forms:
+        last = [batch, size] if form is chunkwise else [batch]
+        form.__signature__ = inspect.Signature(
+            [*arguments, state.replace(default=None), *last]
+        )
+        form.__module__, form.__qualname__ = step.__module__, form.__name__
+    check = checked(**getattr(step, "own_shapes", {}))
+    return check(recurrent), check(chunkwise)
+
+
+def _by_token(name: str) -> bool:
+    """Whether the glossary gives an argument a row for each token."""
+    return name in GLOSSARY and any("T" in shape for shape in GLOSSARY[name].shapes)
+
+
+def check_learner(
+    name: str, learner: Any, kinds: Sequence[type], sizes: dict[str, tuple[int, str]]
+) -> None:
+    """Raise unless the learner is one of these kinds and fits the sizes."""
+    if type(learner) not in kinds:
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{name}: expected {wanted}, got {type(learner).__name__}")
+    fields = zip(learner._fields, learner, SHAPES[type(learner)], strict=True)
+    for field, weights, shape in fields:
+        check_shape(f"{name}.{field}", weights, (shape,), sizes)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """Gelu by its usual approximation: x (1 + tanh(...)) / 2, with a cubic inside."""
+    return x * (1 + np.tanh(_GELU * (x + 0.044715 * x**3))) / 2
+
+
+def gelu_slope(x: np.ndarray) -> np.ndarray:
+    """The derivative of `gelu`."""
+    t = np.tanh(_GELU * (x + 0.044715 * x**3))
+    return (1 + t) / 2 + x * (1 - t * t) * _GELU * (1 + 3 * 0.044715 * x * x) / 2
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    """Multiply x by its logistic function."""
+    return x * _logistic(x)
+
+
+def silu_slope(x: np.ndarray) -> np.ndarray:
+    """The derivative of `silu`."""
+    s = _logistic(x)
+    return s * (1 + x * (1 - s))
+
+
+def newton_schulz(
+    G: np.ndarray, coefficients: Sequence[tuple[float, float, float]] = MUON
+) -> np.ndarray:
+    """G with its singular values near 1: odd polynomials of G instead of an SVD.
+
+    X = G / (||G|| + 1e-7), then X <- a X + (b XX' + c (XX')^2) X for each (a, b, c).
+    Singular values below about 3e-3 of ||G|| stay small. [jordan2024muon]
+    """
+    X = G / (np.linalg.norm(G) + 1e-7)
+    tall = len(X) > X.shape[1]
+    X = X.T if tall else X
+    for a, b, c in coefficients:
+        A = X @ X.T
+        X = a * X + (b * A + c * (A @ A)) @ X
+    return X.T if tall else X
+
+
+def _mixed(q: np.ndarray, terms: Sequence[tuple[Any, np.ndarray]]) -> np.ndarray:
+    """Row i: the sum over m of c_mi q_i' W_m."""
+    return sum(np.reshape(c, (-1, 1)) * (q @ W) for c, W in terms)
+
+
+def _standard(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Standardised along the last axis, and the deviation that was divided by."""
+    centred = z - _mean(z)
+    deviation = sqrt(_mean(centred * centred) + _millionth(z))
+    return centred / deviation, deviation
+
+
+def _mean(x: np.ndarray) -> np.ndarray:
+    return x.sum(axis=-1, keepdims=True) / x.shape[-1]
+
+
+def _millionth(like: np.ndarray) -> Any:
+    if not is_exact(like):
+        return 1e-6
+    import sympy
+
+    return sympy.Rational(1, 10**6)
+
+
+def _logistic(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)), by a tanh, which cannot overflow."""
+    return (1 + np.tanh(x / 2)) / 2

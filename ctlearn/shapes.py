@@ -270,7 +270,7 @@ _SYMBOLS = (
     Symbol(
         name="A",
         tex="A",
-        shapes=((), ("d_k", "d_v")),
+        shapes=(("d_k", "d_v"), ()),
         role="decay",
         meaning="log of what is kept in a unit of time, for the head or each entry",
         range="[−∞, 0]",
@@ -357,6 +357,68 @@ _SYMBOLS = (
         meaning="weight of a key in the sum of squared keys",
     ),
     Symbol(
+        name="window",
+        tex="w",
+        role="size",
+        meaning="how many of the last tokens are seen, counting the one that looks",
+        range="1, 2, 3, …",
+        elsewhere="window_size = (w − 1, 0) (FlashAttention), η (LoLA)",
+    ),
+    Symbol(
+        name="steps",
+        tex="J",
+        role="size",
+        meaning="how many steps are taken within one token, towards a solution",
+        range="1, 2, 3, …",
+    ),
+    Symbol(
+        name="ridge",
+        tex="\\lambda",
+        shapes=((),),
+        role="rate",
+        meaning="the price of a large solution in least squares",
+        range="above 0",
+    ),
+    Symbol(
+        name="ridges",
+        tex="\\Lambda",
+        shapes=(("d_k",),),
+        role="rate",
+        meaning="the diagonal of a ridge that differs between key channels",
+        range="above 0",
+    ),
+    Symbol(
+        name="log_write",
+        tex="\\log i_t",
+        shapes=(("T",),),
+        role="rate",
+        meaning="log of the strength of a write that has no upper bound",
+        range="[−∞, ∞)",
+        elsewhere="ĩ (xLSTM), i_gate",
+    ),
+    Symbol(
+        name="inner_batch",
+        tex="b",
+        role="size",
+        meaning="tokens whose gradients are taken at one state; it changes the result",
+        range="1, 2, 3, …",
+        elsewhere="mini-batch (TTT), chunk (Titans, LaCT)",
+    ),
+    Symbol(
+        name="reader_rate",
+        tex="r_i",
+        shapes=(("inner_batch",),),
+        role="rate",
+        meaning="how much of a mini-batch's step so far its i-th token sees",
+        range="1, or about 1/i in the released TTT layer",
+    ),
+    Symbol(
+        name="norm",
+        tex="\\nu",
+        role="rate",
+        meaning="gain and shift of a layer norm inside a learner, [2, d_v]",
+    ),
+    Symbol(
         name="tau",
         tex="\\tau",
         role="rate",
@@ -398,10 +460,12 @@ def check(
     dtype: tuple[np.dtype, str] | None = None
     for name, value in arguments.items():
         symbol = GLOSSARY.get(name)
-        if symbol is not None and symbol.role == "size":
-            _check_size(name, value, least=0 if symbol.range.startswith("0") else 1)
         # a state of several arrays is checked by its mechanism
-        if symbol is None or not symbol.shapes or value is None or _is_record(value):
+        if symbol is None or value is None or _is_record(value):
+            continue
+        if symbol.role == "size":
+            _check_size(name, value, least=0 if symbol.range.startswith("0") else 1)
+        if not symbol.shapes:
             continue
         shapes = (own[name],) if own and name in own else symbol.shapes
         if per_token:

@@ -1,0 +1,57 @@
+"""HGRN2: what a key channel forgets is what it writes.
+
+    S_t = Diag(alpha_t) S_{t-1} + (1 - alpha_t) v_t',   o_t = S_t' q_t
+
+alpha_t in [0, 1]^{d_k}; there is no other key than 1 - alpha_t, so each row of S is a
+running mean of the values, and a channel that keeps for long also writes little. A
+layer makes alpha = l + (1 - l) sigmoid(f) with a lower bound l that grows with depth,
+and q a swish. [qin2024, its recurrence with outer-product state expansion]
+"""
+
+import numpy as np
+
+from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
+from ctlearn.scalars import exp, expm1
+from ctlearn.shapes import checked_step
+
+
+@checked_step(log_decay=("T", "d_k"))
+def step(
+    q: np.ndarray, v: np.ndarray, *, log_decay: np.ndarray, S: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Move each row towards the value, by what it forgets: 3 d_k d_v."""
+    S = exp(log_decay)[:, None] * S + np.outer(-expm1(log_decay), v)
+    return S.T @ q, S
+
+
+def write(v: np.ndarray, *, log_decay: np.ndarray) -> Write:
+    """Write the value at the key 1 - alpha."""
+    return Write(k=-expm1(log_decay), z=v, log_decay=log_decay)
+
+
+recurrent, parallel, chunkwise = family_forms(step, write)
+
+
+MECHANISM = Mechanism(
+    module=__name__,
+    title="HGRN2 (gated linear recurrence with state expansion)",
+    citations=("qin2024",),
+    inputs={"q": "real", "v": "real", "log_decay": "log_decay"},
+    place=Place(
+        function_class="linear map",
+        objective="dot product",
+        optimiser="gradient descent, step size 1",
+        schedule="every token",
+        control="decay, one rate for each key channel, tied to the key",
+        state="d_k * d_v",
+    ),
+    limits=(
+        Limit(
+            target="gated_linear_attention",
+            when="that one is given the keys 1 - alpha",
+            setting=r"k_t = 1 - \alpha_t",
+            here=None,
+            there=lambda x: x | {"k": -expm1(x["log_decay"])},
+        ),
+    ),
+)

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from ctlearn.mixers import mechanisms
+
 pytestmark = pytest.mark.browser
 
 AXE = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
@@ -162,6 +164,15 @@ def test_every_badge_leads_to_an_entry(site, pages):
             assert f'<tr id="{name}"' in ledger, path
             badges += 1
     assert badges > 0
+
+
+def test_the_family_tree_leads_to_every_mechanism(site):
+    html = (site / "book" / "mechanisms.html").read_text(encoding="utf-8")
+    tree = html[html.index('class="family-tree"') : html.index('id="one-by-one"')]
+    linked = re.findall(r'href="#(mechanism-[\w-]+)"', tree)
+    wanted = {f"mechanism-{name.replace('_', '-')}" for name in mechanisms()}
+    assert sorted(linked) == sorted(wanted)
+    assert all(f'id="{name}"' in html for name in wanted)
 
 
 def test_print_unfolds_and_leaves_the_machinery_out(visit):

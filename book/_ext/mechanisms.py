@@ -17,6 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
+from ctlearn.identities.family import limit_name
 from ctlearn.mechanism import Limit, Mechanism, Place
 from ctlearn.mixers import branches, mechanisms
 
@@ -109,7 +110,7 @@ class Mechanisms(SphinxDirective):
     def limit(self, mechanism: Mechanism, limit: Limit) -> nodes.Element:
         """One line: the other mechanism, the setting, the proof."""
         target = mechanisms()[limit.target]
-        entry = f"{mechanism.name}-becomes-{target.name}".replace("_", "-")
+        entry = limit_name(mechanism, limit)
         (rest,) = parsed(self, f"if ${limit.setting}$ ({{ledger}}`proof <{entry}>`).")
         words = nodes.inline("", "", nodes.Text(" "), *rest.children)
         return build("li", nodes.Text("It is "), link(target), words)

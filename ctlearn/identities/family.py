@@ -107,6 +107,12 @@ def _written(mechanism: Mechanism) -> Write:
     return mechanism.written(_draw(mechanism, Symbols(), 1, 1, 1))
 
 
+def limit_name(mechanism: Mechanism, limit: Limit) -> str:
+    """The name under which the ledger holds the proof of a limit."""
+    words = [mechanism.name, "becomes", limit.target, *limit.name.split()]
+    return "-".join(words).replace("_", "-")
+
+
 def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
     target = mechanisms()[limit.target]
     reach = limit.here or (lambda inputs: inputs)
@@ -131,9 +137,7 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
         return np.asarray(o), scale * np.asarray(o_target)
 
     return Identity(
-        name="-".join(
-            [mechanism.name, "becomes", target.name, *limit.name.split()]
-        ).replace("_", "-"),
+        name=limit_name(mechanism, limit),
         title=f"{_short(mechanism)} is {_short(target).lower()} if {limit.when}",
         kind="limit",
         statement=rf"{limit.setting} \;\Rightarrow\; "

@@ -3,7 +3,8 @@
 A file in `ctlearn/mixers/` defines the forms `step`, `recurrent`, `parallel` and
 `chunkwise`, those that exist, and ends in its MECHANISM: tests, tables and pages find
 it there. A member of the family of `ctlearn.memory` says its `step` and its `write`,
-and `family_forms` makes the other forms of them.
+and `family_forms` makes the other forms of them; of another mechanism's step and its
+like for a chunk, `chunk_forms` does.
 """
 
 import inspect
@@ -72,16 +73,56 @@ def family_forms(
             question(q, gates), **written, S=S, chunk_size=chunk_size
         )
 
+    return _as_forms(step, recurrent, parallel, chunkwise)
+
+
+def chunk_forms(
+    step: Callable, chunk: Callable, start: Callable
+) -> tuple[Callable, Callable, Callable]:
+    """`recurrent`, `parallel` and `chunkwise` of a mechanism outside the family.
+
+    `chunk` does for some tokens at once what `step` does for one, from the state before
+    them; `start(k, v, S)` makes that state at the first token, of S or None.
+    """
+
+    def recurrent(q: Any, *kv: Any, S: Any = None, **others: Any) -> Any:
+        """One token after another."""
+        return memory.scan(step, q, *kv, S=start(kv[0], kv[-1], S), **others)
+
+    def parallel(q: Any, *kv: Any, S: Any = None, **others: Any) -> Any:
+        """All tokens at once."""
+        return chunk(q, *kv, S=start(kv[0], kv[-1], S), **others)
+
+    def chunkwise(
+        q: Any, *kv: Any, S: Any = None, chunk_size: int = 64, **others: Any
+    ) -> Any:
+        """Parallel inside a chunk of C, recurrent between."""
+        S, o = start(kv[0], kv[-1], S), np.empty_like(kv[-1])
+        for first in range(0, len(o), chunk_size):
+            c = slice(first, first + chunk_size)
+            here = {
+                name: x[c] if memory.has_rows(name, others) else x
+                for name, x in others.items()
+            }
+            o[c], S = chunk(q[c], *(x[c] for x in kv), S=S, **here)
+        return o, S
+
+    return _as_forms(step, recurrent, parallel, chunkwise)
+
+
+def _as_forms(step: Callable, *forms: Any) -> tuple[Callable, Callable, Callable]:
+    """The forms with the arguments of the step, and checked as it is."""
     *arguments, state = inspect.signature(step).parameters.values()
     state = state.replace(default=None)
-    size = inspect.signature(chunkwise).parameters["chunk_size"]
-    forms: tuple[Any, ...] = (recurrent, parallel, chunkwise)
+    size = inspect.signature(forms[2]).parameters["chunk_size"]
     for form in forms:
-        last = [state, size] if form is chunkwise else [state]
+        last = [state, size] if form is forms[2] else [state]
         form.__signature__ = inspect.Signature([*arguments, *last])
         form.__module__, form.__qualname__ = step.__module__, form.__name__
-    check = checked(**getattr(step, "own_shapes", {}))
-    return check(recurrent), check(parallel), check(chunkwise)
+    recurrent, parallel, chunkwise = map(
+        checked(**getattr(step, "own_shapes", {})), forms
+    )
+    return recurrent, parallel, chunkwise
 
 
 def _taken(function: Callable, inputs: Inputs) -> Inputs:
@@ -117,7 +158,8 @@ class Limit:
     `target` is the other's name; `when` says the setting in words, `setting` in TeX.
     `here` turns a draw of this mechanism's inputs into inputs at the limit, and is None
     where every input is at it. `there` turns those into the other mechanism's inputs.
-    `name` tells two limits with one target apart.
+    `name` tells two limits with one target apart. `worlds` are the supplies in which it
+    is checked: all, unless symbols would take too long.
     """
 
     target: str
@@ -126,6 +168,7 @@ class Limit:
     here: Callable[[Inputs], Inputs] | None = field(repr=False)
     there: Callable[[Inputs], Inputs] = field(repr=False)
     name: str = ""
+    worlds: tuple[str, ...] = ("rationals", "symbols", "floats")
 
 
 @dataclass(frozen=True, kw_only=True)

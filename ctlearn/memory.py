@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.scalars import exp, minus_infinity
-from ctlearn.shapes import GLOSSARY, checked, checked_step
+from ctlearn.shapes import GLOSSARY, Shape, check_shape, checked, checked_step
 
 
 @checked_step
@@ -135,15 +135,21 @@ def decay_between(log_decay: np.ndarray | None, k: np.ndarray) -> np.ndarray:
     that follows a strong one, could round to a positive exponent, and is NaN at minus
     infinity. The exponent is masked before exp, so nothing overflows on the way.
     """
-    boundary = np.arange(len(k) + 1)
-    later = (boundary[:, None] > boundary)[:, :, None]
     if log_decay is None:
-        return np.where(later.swapaxes(0, 1), 0, np.ones((), dtype=k.dtype))
+        size = len(k) + 1
+        return np.tril(np.ones((size, size), dtype=k.dtype))[:, :, None]
+    return exp(log_decay_between(log_decay))
+
+
+def log_decay_between(log_decay: np.ndarray) -> np.ndarray:
+    """The exponents of `decay_between`, minus infinity where it is zero."""
+    boundary = np.arange(len(log_decay) + 1)
+    later = (boundary[:, None] > boundary)[:, :, None]
     # g[i] is what happens on the way to boundary i
     start = np.zeros((1, *log_decay.shape[1:]), dtype=log_decay.dtype)
     g = np.concatenate([start, log_decay]).reshape(len(boundary), -1)
     segments = np.cumsum(np.where(later, g[:, None], 0), axis=0)
-    return exp(np.where(later.swapaxes(0, 1), minus_infinity(g), segments))
+    return np.where(later.swapaxes(0, 1), minus_infinity(g), segments)
 
 
 def solve_unit_lower(L: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -163,6 +169,25 @@ def initial_state(
     return S.copy()
 
 
+def copied_state(
+    S: Any, kind: Any, k: np.ndarray, v: np.ndarray, /, **shapes: Shape
+) -> Any:
+    """A copy of a state of several arrays, a NamedTuple of this kind.
+
+    `shapes` gives the shape of each, in letters: d_k and d_v are those of k and v.
+    Raises TypeError if S is no such tuple, ValueError if a shape does not fit.
+    """
+    if not isinstance(S, kind):
+        fields = ", ".join(kind._fields)
+        raise TypeError(
+            f"S: expected a {kind.__name__}({fields}), got {type(S).__name__}"
+        )
+    sizes = {"d_k": (k.shape[-1], "k"), "d_v": (v.shape[-1], "v")}
+    for name, shape in shapes.items():
+        check_shape(f"S.{name}", getattr(S, name), (shape,), sizes)
+    return kind(*(np.array(x) for x in S))
+
+
 def scan(
     step: Callable, *tokens: np.ndarray, S: Any, **others: Any
 ) -> tuple[np.ndarray, Any]:
@@ -174,7 +199,7 @@ def scan(
     """
     # the caller has checked the whole sequence: no second check at each token
     step = inspect.unwrap(step)
-    rows = {name: others.pop(name) for name in list(others) if _has_rows(name, others)}
+    rows = {name: others.pop(name) for name in list(others) if has_rows(name, others)}
     v = tokens[-1]
     o = np.empty((len(v), v.shape[-1]), dtype=v.dtype)
     for t in range(len(v)):
@@ -183,7 +208,8 @@ def scan(
     return o, S
 
 
-def _has_rows(name: str, arguments: Mapping[str, Any]) -> bool:
+def has_rows(name: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether the argument of that name is given and has a row for each token."""
     return (
         arguments[name] is not None
         and name in GLOSSARY

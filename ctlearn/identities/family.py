@@ -144,6 +144,7 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
         rf"o_t = o_t^{{\text{{{_short(target).lower()}}}}}",
         source="ours",
         citations=mechanism.citations,
+        worlds=limit.worlds,
         claim=claim,
         mutants={
             "off by a factor of two": {"scale": 2},

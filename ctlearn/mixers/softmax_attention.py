@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ctlearn.mechanism import Mechanism, Place
-from ctlearn.memory import scan
+from ctlearn.memory import copied_state, scan
 from ctlearn.scalars import exp, minus_infinity, shift
-from ctlearn.shapes import check_shape, checked, checked_step
+from ctlearn.shapes import checked, checked_step
 
 
 class Cache(NamedTuple):
@@ -29,7 +29,7 @@ def step(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, *, S: Cache
 ) -> tuple[np.ndarray, Cache]:
     """Append one pair, compare the query with all t of them: t (d_k + d_v)."""
-    S = Cache(np.concatenate([S.K, k[None]]), np.concatenate([S.V, v[None]]))
+    S = extend(S, k[None], v[None])
     scores = S.K @ q
     weights = exp(scores - shift(scores))
     return weights @ S.V / weights.sum(), S
@@ -40,7 +40,7 @@ def recurrent(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, *, S: Cache | None = None
 ) -> tuple[np.ndarray, Cache]:
     """One token after another with a growing cache, O(T^2 (d_k + d_v))."""
-    return scan(step, q, k, v, S=_initial_state(k, v, S))
+    return scan(step, q, k, v, S=initial_cache(k, v, S))
 
 
 @checked
@@ -48,7 +48,7 @@ def parallel(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, *, S: Cache | None = None
 ) -> tuple[np.ndarray, Cache]:
     """All scores in one masked matrix, O(T^2 (d_k + d_v))."""
-    S = _extend(_initial_state(k, v, S), k, v)
+    S = extend(initial_cache(k, v, S), k, v)
     scores = _causal(q @ S.K.T, first_query=len(S.K) - len(k), first_key=0)
     weights = exp(scores - shift(scores)[:, None])
     return weights @ S.V / weights.sum(axis=1, keepdims=True), S
@@ -64,7 +64,7 @@ def chunkwise(
     chunk_size: int = 64,
 ) -> tuple[np.ndarray, Cache]:
     """A chunk of queries reads the cache block by block: no T x T array is formed."""
-    S = _extend(_initial_state(k, v, S), k, v)
+    S = extend(initial_cache(k, v, S), k, v)
     o = np.empty_like(v)
     cached = len(S.K) - len(k)
     for start in range(0, len(k), chunk_size):
@@ -114,19 +114,15 @@ def _causal(scores: np.ndarray, first_query: int, first_key: int) -> np.ndarray:
     return np.where(key <= query[:, None], scores, minus_infinity(scores))
 
 
-def _initial_state(k: np.ndarray, v: np.ndarray, S: Cache | None) -> Cache:
+def initial_cache(k: np.ndarray, v: np.ndarray, S: Cache | None) -> Cache:
     """An empty cache, or a copy of `S`."""
     if S is None:
         return Cache(k[:0].copy(), v[:0].copy())
-    if not isinstance(S, Cache):
-        raise TypeError(f"S: expected a Cache(K, V), got {type(S).__name__}")
-    sizes = {"d_k": (k.shape[1], "k"), "d_v": (v.shape[1], "v")}
-    check_shape("S.K", S.K, (("t", "d_k"),), sizes)
-    check_shape("S.V", S.V, (("t", "d_v"),), sizes)
-    return Cache(S.K.copy(), S.V.copy())
+    return copied_state(S, Cache, k, v, K=("t", "d_k"), V=("t", "d_v"))
 
 
-def _extend(S: Cache, k: np.ndarray, v: np.ndarray) -> Cache:
+def extend(S: Cache, k: np.ndarray, v: np.ndarray) -> Cache:
+    """The cache with pairs k [C, d_k], v [C, d_v] behind those it holds."""
     return Cache(np.concatenate([S.K, k]), np.concatenate([S.V, v]))
 
 

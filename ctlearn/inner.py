@@ -216,17 +216,63 @@ def zero_linear(k: np.ndarray, v: np.ndarray) -> Linear:
     return Linear(np.zeros((k.shape[1], v.shape[1]), dtype=k.dtype))
 
 
+class Training(NamedTuple):
+    """A model in training by mini-batches.
+
+    f is the learner at the start of the mini-batch, `total` the weighted sum of the
+    gradients since, and `seen` counts the tokens since.
+    """
+
+    f: Any
+    total: Any
+    seen: np.ndarray
+
+    @classmethod
+    def start(cls, f: Any) -> "Training":
+        """A model about to read its first token, from copies of the weights of f."""
+        f = each(np.copy, f)
+        return cls(f, zeros_like(f), np.zeros((), dtype=f[0].dtype))
+
+    def advance(self, total: Any, f: Any, n: int, inner_batch: int) -> "Training":
+        """After n more tokens: a full mini-batch makes f the start of the next one."""
+        seen = int(self.seen) + n
+        if seen == inner_batch:
+            return Training.start(f)
+        f = each(np.copy, self.f)
+        return Training(f, total, np.asarray(seen, dtype=self.seen.dtype))
+
+    @classmethod
+    def begin(
+        cls, k: np.ndarray, v: np.ndarray, S: Any, kinds: Sequence[type]
+    ) -> "Training":
+        """A copy of the state `S`, whose learner must be one of `kinds` and fit."""
+        if not isinstance(S, cls):
+            raise TypeError(
+                f"S: expected a Training(f, total, seen), got {type(S).__name__}"
+            )
+        for learner in (S.f, S.total):
+            sizes = {"d_k": (k.shape[1], "k"), "d_v": (v.shape[1], "v")}
+            check_learner("S", learner, kinds, sizes)
+        return cls(each(np.copy, S.f), each(np.copy, S.total), S.seen.copy())
+
+
 def inner_forms(step: Callable, block: Callable, begin: Callable) -> tuple[Any, Any]:
     """`recurrent` and `chunkwise` of a mechanism that learns in mini-batches.
 
-    `begin(k, v, S)` gives the state to start from. `block` takes what `step` takes, for
-    some tokens of one mini-batch at once; the state counts those it has `seen`.
+    `begin(k, v, S)` checks the state and gives one to start from; it is also handed the
+    arguments that are not by token and for which it asks. `block` takes what `step`
+    takes, for some tokens of one mini-batch; the state counts those it has `seen`.
     """
     *arguments, state, batch = inspect.signature(step).parameters.values()
+    asked = inspect.signature(begin).parameters
+
+    def first(k: Any, v: Any, S: Any, others: dict[str, Any]) -> Any:
+        given = {batch.name: batch.default} | others
+        return begin(k, v, S, **{name: given.get(name) for name in list(asked)[3:]})
 
     def recurrent(q: Any, k: Any, v: Any, *, S: Any = None, **others: Any) -> Any:
         """One token after another."""
-        return memory.scan(step, q, k, v, S=begin(k, v, S), **others)
+        return memory.scan(step, q, k, v, S=first(k, v, S, others), **others)
 
     def chunkwise(
         q: Any,
@@ -239,16 +285,15 @@ def inner_forms(step: Callable, block: Callable, begin: Callable) -> tuple[Any, 
         **others: Any,
     ) -> Any:
         """As many tokens at once as the chunk and the mini-batch allow."""
-        S, o, first = begin(k, v, S), np.empty_like(v), 0
+        others[batch.name] = inner_batch
+        S, o, t = first(k, v, S, others), np.empty_like(v), 0
         tokens = {name: others.pop(name) for name in list(others) if _by_token(name)}
-        while first < len(k):
-            room = min(chunk_size - first % chunk_size, inner_batch - int(S.seen))
-            c = slice(first, first + room)
+        while t < len(k):
+            room = min(chunk_size - t % chunk_size, inner_batch - int(S.seen))
+            c = slice(t, t + room)
             rows = {name: x if x is None else x[c] for name, x in tokens.items()}
-            o[c], S = block(
-                q[c], k[c], v[c], **rows, S=S, inner_batch=inner_batch, **others
-            )
-            first += room
+            o[c], S = block(q[c], k[c], v[c], **rows, S=S, **others)
+            t += room
         return o, S
 
     size = inspect.signature(chunkwise).parameters["chunk_size"]

@@ -1,0 +1,135 @@
+"""TTT-Linear: per-token autograd, the reductions, and what the averaging changes."""
+
+import numpy as np
+import pytest
+
+from ctlearn.inner import Affine, Linear, Training
+from ctlearn.mixers import delta_rule, linear_attention, ttt_linear
+from ctlearn.supplies import Floats
+
+
+def drawn(T, d, seed=0):
+    supply = Floats(seed)
+    q, v = supply.real("q", T, d), supply.real("v", T, d)
+    return q, supply.unit("k", T, d), v, supply.rate("beta", T), supply
+
+
+@pytest.mark.parametrize("averaged", [True, False])
+def test_the_released_layer_is_what_autograd_makes_of_it(averaged):
+    """Each token's loss differentiated by torch at the start of its mini-batch."""
+    torch = pytest.importorskip("torch")
+    T, d, b = 11, 6, 4
+    q, k, v, beta, supply = drawn(T, d)
+    W, bias, norm = supply.real("W", d, d), supply.real("b", d), supply.real("n", 2, d)
+    r = ttt_linear.averaging_rates(b) if averaged else None
+    S = Training.start(Affine(W, bias))
+    o, _ = ttt_linear.recurrent(
+        q, k, v, beta=beta, reader_rate=r, norm=norm, S=S, inner_batch=b
+    )
+    gain, shift = map(torch.tensor, norm)
+
+    def f(x, W, bias):
+        z = x @ W + bias
+        return x + torch.nn.functional.layer_norm(z, (d,), gain, shift, eps=1e-6)
+
+    start = [torch.tensor(W), torch.tensor(bias)]
+    for t in range(T):
+        i = t % b
+        if i == 0:
+            total = [torch.zeros_like(w) for w in start]
+        at = [w.clone().requires_grad_() for w in start]
+        x, y = torch.tensor(k[t]), torch.tensor(v[t])
+        (((f(x, *at) - y) ** 2).sum() / 2).backward()
+        total = [s + beta[t] * w.grad for s, w in zip(total, at, strict=True)]
+        rate = 1 / (i + 1) if averaged else 1
+        now = [w - rate * s for w, s in zip(start, total, strict=True)]
+        assert np.allclose(o[t], f(torch.tensor(q[t]), *now).numpy(), atol=1e-12)
+        if i == b - 1:
+            start = now
+
+
+def test_a_learned_start_is_read_beside_linear_attention_of_what_it_misses():
+    """If b = T and beta = 1: o = q W_0 + linear attention with values v - W_0'k."""
+    q, k, v, beta, supply = drawn(9, 5)
+    W = supply.real("W", 5, 5)
+    o, _ = ttt_linear.recurrent(
+        q, k, v, beta=beta**0, S=Training.start(Linear(W)), inner_batch=9
+    )
+    missed, _ = linear_attention.recurrent(q, k, v - k @ W)
+    assert np.allclose(o, q @ W + missed, rtol=0, atol=1e-13)
+
+
+def test_the_printed_loss_has_half_the_step_size():
+    """[sun2024ttt, theorem 1]: eta = 1/2 for ||f - v||^2, whose gradient is twice ours.
+
+    So linear attention is eta = 1/2 there and beta = 1 here; beta = 1/2 is not it.
+    """
+    q, k, v, beta, _ = drawn(9, 5)
+    wanted, _ = linear_attention.recurrent(q, k, v)
+    for size, equal in ((1.0, True), (0.5, False)):
+        o, _ = ttt_linear.recurrent(q, k, v, beta=0 * beta + size, inner_batch=9)
+        assert np.allclose(o, wanted, rtol=0, atol=1e-13) is equal
+
+
+def test_one_token_a_batch_with_a_residual_is_the_delta_rule_on_what_is_left():
+    """Without LN, f(x) = x + W'x learns v - k: o = q + DeltaNet(q, k, v - k)."""
+    q, k, v, beta, _ = drawn(9, 5)
+    wanted, _ = delta_rule.recurrent(q, k, v - k, beta=beta)
+    o, _ = ttt_linear.recurrent(q, k, v - k, beta=beta, inner_batch=1)
+    assert np.allclose(q + o, q + wanted, rtol=0, atol=1e-13)
+
+
+def test_a_mini_batch_of_sixteen_is_neither_limit():
+    q, k, v, beta, _ = drawn(64, 8)
+    o = ttt_linear.recurrent(q, k, v, beta=beta, inner_batch=16)[0]
+    for b in (1, 64):
+        other = ttt_linear.recurrent(q, k, v, beta=beta, inner_batch=b)[0]
+        assert np.abs(o - other).max() > 0.5
+
+
+def online_losses(drift, sizes, T=1024, d=16):
+    """T6: how wrong W_{t-1}'k_t is on a stream, at the best of six step sizes."""
+    rng = np.random.default_rng(0)
+    k = rng.standard_normal((T, d))
+    k /= np.linalg.norm(k, axis=1, keepdims=True)
+    A, v = rng.standard_normal((d, d)), np.empty((T, d))
+    for t in range(T):
+        A = np.sqrt(1 - drift) * A + np.sqrt(drift) * rng.standard_normal((d, d))
+        v[t] = A.T @ k[t] / np.sqrt(d)
+    losses = {}
+    for b in sizes:
+        runs = []
+        for step_size in (0.03, 0.1, 0.3, 0.6, 1.0, 1.5):
+            with np.errstate(over="ignore", invalid="ignore"):
+                # token t asks what the next one will be, before that is learned
+                said, _ = ttt_linear.chunkwise(
+                    k[1:], k[:-1], v[:-1], beta=np.full(T - 1, step_size), inner_batch=b
+                )
+                runs.append(((said - v[1:]) ** 2).sum() / T)
+        losses[b] = np.nanmin(runs)
+    return losses
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.003])
+def test_larger_mini_batches_learn_a_stream_more_slowly(drift, record_property):
+    """T6: the online loss grows with the mini-batch, on a still and a drifting map."""
+    losses = online_losses(drift, (1, 4, 16, 64, 256))
+    values = list(losses.values())
+    assert values == sorted(values)
+    assert values[-1] > 3 * values[0]
+    record_property(
+        f"TTT-Linear, drift {drift}, online loss by mini-batch",
+        ", ".join(f"b = {b}: {loss:.3f}" for b, loss in losses.items()),
+    )
+
+
+def test_bad_layers_are_named():
+    q, k, v, beta, _ = drawn(4, 3)
+    with pytest.raises(ValueError, match=r"^reader_rate: expected one for each"):
+        ttt_linear.recurrent(q, k, v, beta=beta, reader_rate=beta[:2], inner_batch=3)
+    with pytest.raises(ValueError, match=r"^norm: expected \[2, d_v\]"):
+        ttt_linear.recurrent(q, k, v, beta=beta, norm=np.ones((3, 3)))
+    with pytest.raises(ValueError, match=r"^norm: expected None"):
+        ttt_linear.recurrent(q, k, v[:, :2], beta=beta, norm=np.ones((2, 2)))
+    with pytest.raises(ValueError, match=r"^inner_batch: expected at least 1"):
+        ttt_linear.recurrent(q, k, v, beta=beta, inner_batch=0)

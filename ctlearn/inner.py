@@ -38,6 +38,7 @@ MUON_LACT = (
     (2.8366, -3.0525, 1.2012),
 )
 _GELU = math.sqrt(2 / math.pi)
+_FAR = 10  # a gelu has long been straight there, and its cube cannot overflow
 
 
 class Linear(NamedTuple):
@@ -327,13 +328,15 @@ def check_learner(
 
 def gelu(x: np.ndarray) -> np.ndarray:
     """Gelu by its usual approximation: x (1 + tanh(...)) / 2, with a cubic inside."""
-    return x * (1 + np.tanh(_GELU * (x + 0.044715 * x**3))) / 2
+    return x * (1 + _gelu_tanh(x)) / 2
 
 
 def gelu_slope(x: np.ndarray) -> np.ndarray:
     """The derivative of `gelu`."""
-    t = np.tanh(_GELU * (x + 0.044715 * x**3))
-    return (1 + t) / 2 + x * (1 - t * t) * _GELU * (1 + 3 * 0.044715 * x * x) / 2
+    t = _gelu_tanh(x)
+    near = np.clip(x, -_FAR, _FAR)
+    inside_slope = _GELU * (1 + 3 * 0.044715 * near * near)
+    return (1 + t) / 2 + near * (1 - t * t) * inside_slope / 2
 
 
 def silu(x: np.ndarray) -> np.ndarray:
@@ -386,6 +389,12 @@ def _millionth(like: np.ndarray) -> Any:
     import sympy
 
     return sympy.Rational(1, 10**6)
+
+
+def _gelu_tanh(x: np.ndarray) -> np.ndarray:
+    """tanh(sqrt(2/pi) (x + 0.044715 x^3)), which is 1 for any x that is far out."""
+    near = np.clip(x, -_FAR, _FAR)
+    return np.tanh(_GELU * (near + 0.044715 * near**3))
 
 
 def _logistic(x: np.ndarray) -> np.ndarray:

@@ -4,8 +4,8 @@ A check asks a supply for arrays by name, shape and domain, and so runs unchange
 three worlds. What holds on free symbols is proved at those sizes; rationals are exact
 at sizes that symbols cannot reach; floats are what computers use.
 
-Domains: `real`; `unit` (rows of length one); `rate`, in (0, 1); `positive`;
-`log_decay`, the log of a rate.
+Domains: `real`; `unit` (rows of length one); `rate`, in (0, 1); `small`, a sixteenth
+of a rate; `positive`; `log_decay`, the log of a rate.
 """
 
 from abc import ABC, abstractmethod
@@ -49,6 +49,10 @@ class Supply(ABC):
     @abstractmethod
     def difference(self, left: np.ndarray, right: np.ndarray) -> Difference:
         """Compare two arrays of one shape."""
+
+    def small(self, name: str, *shape: int) -> np.ndarray:
+        """A sixteenth of rates: step sizes at which a non-linear model stays tame."""
+        return self.rate(name, *shape) / 16
 
     def log_decay(self, name: str, *shape: int) -> np.ndarray:
         """Logs of rates."""

@@ -76,9 +76,9 @@ def test_slopes_are_those_of_sympy(name):
 def test_activations_stay_finite_far_out():
     with np.errstate(all="raise", under="ignore"):
         for f in (inner.gelu, inner.silu):
-            assert np.allclose(f(np.array([-1e4, 1e4])), [0, 1e4])
+            assert np.allclose(f(np.array([-1e30, 1e30])), [0, 1e30])
         for f in (inner.gelu_slope, inner.silu_slope):
-            assert np.allclose(f(np.array([-1e4, 1e4])), [0, 1])
+            assert np.allclose(f(np.array([-1e30, 1e30])), [0, 1])
 
 
 def test_the_slope_through_a_layer_norm_is_that_of_sympy():

@@ -51,14 +51,14 @@ def test_draws_lie_in_their_domains(supply):
         assert all(0 < x < 1 for x in supply.rate("a", 50))
         assert all(x > 0 for x in supply.positive("p", 50))
         assert all(x < 0 for x in supply.log_decay("g", 50))
-    for domain in ("real", "rate", "positive", "log_decay"):
+    for domain in ("real", "rate", "small", "positive", "log_decay"):
         assert np.shape(supply.draw("x", domain)) == ()
         assert supply.draw("x", domain, 2, 3).shape == (2, 3)
 
 
 def test_float32_stays_float32():
     supply = Floats(0, "float32")
-    for domain in ("real", "rate", "positive", "log_decay", "unit"):
+    for domain in ("real", "rate", "small", "positive", "log_decay", "unit"):
         assert supply.draw("x", domain, 3, 4).dtype == np.float32
 
 

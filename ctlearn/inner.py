@@ -9,8 +9,8 @@ gradient    for slopes g [n, d_v] of a loss at f(x), the loss's slope at the wei
 read_after  what each of n readers is answered by weights of its own. Reader i asks
             sum_m c_mi L_m - sum_j steps_ij grad_j, where the L_m are learners, c_mi
             numbers, and grad_j is token j's gradient at f. No weights are formed for
-            a reader: this is the dual form of [sun2024ttt, section 2.5], where
-            (QK' * steps) G takes the place of q times a sum of outer products.
+            a reader: this is the dual form of [sun2024ttt], where (QK' * steps) G
+            takes the place of q times a sum of outer products.
 
 `gradient` is linear in g, token by token: a token's step size may be put into its g.
 """
@@ -25,6 +25,7 @@ import numpy as np
 from ctlearn import memory
 from ctlearn.scalars import is_exact, sqrt
 from ctlearn.shapes import GLOSSARY, check_shape, checked
+from ctlearn.supplies import Supply
 
 # The coefficients (a, b, c) of Newton and Schulz's iteration, step by step. They push
 # singular values in [0.01, 1] to [0.68, 1.13] and to [0.98, 1.03]. [jordan2024muon;
@@ -36,6 +37,11 @@ MUON_LACT = (
     (3.7418, -5.5913, 2.3037),
     (2.8769, -3.1427, 1.2046),
     (2.8366, -3.0525, 1.2012),
+)
+# The common tests of which a mechanism with such a learner is exempt, and why.
+NOT_RATIONAL = dict.fromkeys(
+    ("test_plans_agree_exactly", "test_plans_agree_on_symbols"),
+    "gelu and silu are made of tanh, which is not rational",
 )
 _GELU = math.sqrt(2 / math.pi)
 _FAR = 10  # a gelu has long been straight there, and its cube cannot overflow
@@ -257,6 +263,46 @@ class Training(NamedTuple):
         return cls(each(np.copy, S.f), each(np.copy, S.total), S.seen.copy())
 
 
+class Momentum(NamedTuple):
+    """A model that learns with momentum, by mini-batches.
+
+    M is the learner as it is, P its momentum, `at` the learner at which gradients are
+    taken: M at the start of the mini-batch, of which `seen` tokens have been read.
+    """
+
+    M: Any
+    P: Any
+    at: Any
+    seen: np.ndarray
+
+    @classmethod
+    def start(cls, f: Any) -> "Momentum":
+        """A model at rest about to read its first token, from copies of f's weights."""
+        seen = np.zeros((), dtype=f[0].dtype)
+        return cls(each(np.copy, f), zeros_like(f), each(np.copy, f), seen)
+
+    def advance(self, M: Any, P: Any, n: int, inner_batch: int) -> "Momentum":
+        """After n more tokens: a full mini-batch makes M the start of the next one."""
+        seen = (int(self.seen) + n) % inner_batch
+        at = each(np.copy, self.at if seen else M)
+        return Momentum(M, P, at, np.asarray(seen, dtype=self.seen.dtype))
+
+    @classmethod
+    def begin(
+        cls, k: np.ndarray, v: np.ndarray, S: Any, kinds: Sequence[type]
+    ) -> "Momentum":
+        """A copy of the state `S`, whose learner must be one of `kinds` and fit."""
+        if not isinstance(S, cls):
+            raise TypeError(
+                f"S: expected a Momentum(M, P, at, seen), got {type(S).__name__}"
+            )
+        for learner in (S.M, S.P, S.at):
+            sizes = {"d_k": (k.shape[1], "k"), "d_v": (v.shape[1], "v")}
+            check_learner("S", learner, kinds, sizes)
+        M, P, at = (each(np.copy, learner) for learner in (S.M, S.P, S.at))
+        return cls(M, P, at, S.seen.copy())
+
+
 def inner_forms(step: Callable, block: Callable, begin: Callable) -> tuple[Any, Any]:
     """`recurrent` and `chunkwise` of a mechanism that learns in mini-batches.
 
@@ -312,6 +358,15 @@ def inner_forms(step: Callable, block: Callable, begin: Callable) -> tuple[Any, 
 def _by_token(name: str) -> bool:
     """Whether the glossary gives an argument a row for each token."""
     return name in GLOSSARY and any("T" in shape for shape in GLOSSARY[name].shapes)
+
+
+def drawn_perceptron(supply: Supply, d_k: int, d_h: int, d_v: int) -> Perceptron:
+    """A perceptron of small random weights: a start from which it can learn."""
+    sizes = {"d_k": d_k, "d_h": d_h, "d_v": d_v}
+    fields = zip(Perceptron._fields, SHAPES[Perceptron], strict=True)
+    return Perceptron(
+        *(supply.real(name, *(sizes[x] for x in shape)) / 8 for name, shape in fields)
+    )
 
 
 def check_learner(

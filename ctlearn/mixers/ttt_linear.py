@@ -12,7 +12,7 @@ is half of this beta. The released layer has f(x) = x + LN(W'x + b), with W_0 an
 learned (they come in with S, an `Affine`), `norm` = the gain and shift of LN, beta_j =
 sigmoid(...) / d_k, and `reader_rate` r_i = max(1/i + learned, 0), chosen by the token
 that reads: an average where the paper has a sum. Its queries and keys turn (RoPE) by
-the position in the mini-batch. [sun2024ttt, eqs. 4 and 6-7, section 2.7 for LN]
+the position in the mini-batch. [sun2024ttt; the layer as in its released code]
 """
 
 from dataclasses import replace

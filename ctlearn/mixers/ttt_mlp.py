@@ -15,11 +15,10 @@ what the first layer, as token i sees it, makes of q_i:
     o_i = W_2' y_i + b_2 - r_i sum_{j<=i} beta_j (h_j'y_i + 1) g_j
 
 The start is learned and comes in with S. Zeros, which stand in if S is None, teach b_2
-alone. [sun2024ttt, section 2.7; the released base step size is a tenth of TTT-Linear's]
+alone. [sun2024ttt; the released base step size is a tenth of TTT-Linear's]
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -52,17 +51,11 @@ def begin(
 recurrent, chunkwise = inner.inner_forms(step, ttt_linear.block, begin)
 
 
-def drawn_start(supply: Supply, d_k: int, d_v: int) -> Any:
+def drawn_start(supply: Supply, d_k: int, d_v: int) -> Training:
     """A perceptron of small random weights, about to read its first token."""
-    W_1, W_2 = supply.real("W_1", d_k, 4 * d_k), supply.real("W_2", 4 * d_k, d_v)
-    b_1, b_2 = supply.real("b_1", 4 * d_k), supply.real("b_2", d_v)
-    return Training.start(Perceptron(*(w / 8 for w in (W_1, b_1, W_2, b_2))))
+    return Training.start(inner.drawn_perceptron(supply, d_k, 4 * d_k, d_v))
 
 
-INEXACT = dict.fromkeys(
-    ("test_plans_agree_exactly", "test_plans_agree_on_symbols"),
-    "gelu is a tanh, which is not rational",
-)
 PLACE = Place(
     function_class="two layers; the released one adds norm and residual",
     objective="half the squared error",
@@ -79,7 +72,7 @@ MECHANISM = Mechanism(
     constants={"inner_batch": 3},
     place=PLACE,
     start=drawn_start,
-    exempt=INEXACT,
+    exempt=inner.NOT_RATIONAL,
     variants={
         "the released layer": {
             "inputs": {

@@ -1,0 +1,149 @@
+"""Titans' memory (neural long-term memory): gradient descent with momentum and decay.
+
+    P_t = mu_t P_{t-1} - beta_t grad ||M(k_t) - v_t||^2     the surprise
+    M_t = alpha_t M_{t-1} + P_t,   o_t = M_t(q_t)
+
+mu, beta in (0, 1) and alpha in [0, 1] come from the data; the paper writes eta, theta
+and 1 - alpha for mu, beta and alpha. Its loss is not halved, so a linear M has the
+gradient 2 k (M'k - v)'. M is a `Linear` or a two-layer `Perceptron`, which then comes
+in with S; the paper adds a residual, a norm and further layers.
+
+The gradient is taken at M_{t-1} if `inner_batch` is 1. Otherwise, as in the paper's
+training, it is taken at the start of each mini-batch of `inner_batch` tokens, which
+makes the mini-batch a sum with known weights:
+
+    M_i = p_i M_0 + f_i P_0 - 2 sum_{j<=i} G_ij grad_j,   G_ij = beta_j sum_r a_ir m_rj
+
+where grad_j is that of the halved loss, a_ir the product of the alphas after token r up
+to i and m_rj that of the mus after j up to r, p_i all alphas up to i, and f_i the sum
+of a_ir m_r0. [behrouz2025titans; its appendix halves the loss, and claims the gated
+delta rule for mu = 0, which holds only once beta and v are rescaled: this memory reads
+before it forgets, so that even alpha = mu = 0 leaves a trace of the old answer]
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ctlearn import inner
+from ctlearn.inner import Linear, Momentum, Perceptron, each, zero_linear
+from ctlearn.mechanism import Inputs, Limit, Mechanism, Place
+from ctlearn.memory import decay_between
+from ctlearn.scalars import exp, minus_infinity
+from ctlearn.shapes import checked_step
+
+
+@checked_step(log_decay=("T",))
+def step(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    *,
+    log_decay: Any,
+    log_mu: Any,
+    beta: Any,
+    S: Momentum,
+    inner_batch: int = 1,
+) -> tuple[np.ndarray, Momentum]:
+    """Be surprised, learn, answer: 7 d_k d_v multiplications if M is linear."""
+    gradient = S.at.gradient(k, 2 * (S.at.read(k) - v))
+    P = each(lambda p, d: exp(log_mu) * p - beta * d, S.P, gradient)
+    M = each(lambda m, p: exp(log_decay) * m + p, S.M, P)
+    return M.read(q), S.advance(M, P, 1, inner_batch)
+
+
+def block(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    *,
+    log_decay: np.ndarray,
+    log_mu: np.ndarray,
+    beta: np.ndarray,
+    S: Momentum,
+    inner_batch: int = 1,
+) -> tuple[np.ndarray, Momentum]:
+    """Some tokens of one mini-batch at once: p, f and G instead of each M_i and P_i."""
+    a, m = decay_between(log_decay, k)[..., 0], decay_between(log_mu, k)[..., 0]
+    spread = a[1:, 1:] @ m[1:]  # what momentum j has moved M by, token by token
+    p, f, G = a[1:, 0], spread[:, 0], spread[:, 1:] * beta
+    g = 2 * (S.at.read(k) - v)
+    o = S.at.read_after(q, k, g, G, [(p, S.M), (f, S.P)])
+    in_M = S.at.gradient(k, G[-1][:, None] * g)
+    in_P = S.at.gradient(k, (m[-1, 1:] * beta)[:, None] * g)
+    M = each(lambda w, w_P, d: p[-1] * w + f[-1] * w_P - d, S.M, S.P, in_M)
+    P = each(lambda w, d: m[-1, 0] * w - d, S.P, in_P)
+    return o, S.advance(M, P, len(k), inner_batch)
+
+
+def begin(k: np.ndarray, v: np.ndarray, S: Momentum | None) -> Momentum:
+    """A copy of S, or a linear memory that knows nothing."""
+    S = Momentum.start(zero_linear(k, v)) if S is None else S
+    return Momentum.begin(k, v, S, (Linear, Perceptron))
+
+
+recurrent, chunkwise = inner.inner_forms(step, block, begin)
+
+
+def _without_momentum(x: Inputs) -> Inputs:
+    none = np.full_like(x["log_mu"], minus_infinity(x["log_mu"]))
+    return x | {"log_mu": none, "inner_batch": 1}
+
+
+def _as_gated_delta_rule(x: Inputs) -> Inputs:
+    alpha = exp(x["log_decay"])
+    same = {name: x[name] for name in ("q", "k", "log_decay")}
+    return same | {"beta": 2 * x["beta"] / alpha, "v": alpha[:, None] * x["v"]}
+
+
+PLACE = Place(
+    function_class="linear map, or a perceptron",
+    objective="squared error",
+    optimiser="gradient descent with momentum, step size beta",
+    schedule="every token, at the mini-batch's start",
+    control="weight decay, one rate for the head, from the data",
+    state="3 * d_k * d_v + 1",
+)
+MECHANISM = Mechanism(
+    module=__name__,
+    title="Titans' memory (neural long-term memory)",
+    citations=("behrouz2025titans",),
+    inputs={
+        "q": "real",
+        "k": "unit",
+        "v": "real",
+        "log_decay": "log_decay [T]",
+        "log_mu": "log_decay [T]",
+        "beta": "small",
+    },
+    constants={"inner_batch": 3},
+    place=PLACE,
+    limits=(
+        Limit(
+            target="delta_rule",
+            when="M is linear, nothing fades or has momentum, and beta doubles",
+            setting=r"\mu_t = 0, \; \alpha_t = 1, \; b = 1",
+            here=lambda x: _without_momentum(x) | {"log_decay": 0 * x["log_decay"]},
+            there=lambda x: {n: x[n] for n in "qkv"} | {"beta": 2 * x["beta"]},
+        ),
+        Limit(
+            target="gated_delta_rule",
+            when="M is linear, nothing has momentum, and it is given 2 beta / alpha "
+            "and alpha v",
+            setting=r"\mu_t = 0, \; b = 1",
+            here=_without_momentum,
+            there=_as_gated_delta_rule,
+        ),
+    ),
+    variants={
+        "a perceptron": {
+            "start": lambda supply, d_k, d_v: Momentum.start(
+                inner.drawn_perceptron(supply, d_k, 7, d_v)
+            ),
+            "limits": (),
+            "place": replace(PLACE, state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"),
+            "exempt": inner.NOT_RATIONAL,
+        },
+    },
+)

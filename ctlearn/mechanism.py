@@ -185,7 +185,8 @@ class Mechanism:
 
     `start`, of a supply, d_k and d_v, draws a state to start from where one of zeros
     would never learn. `variants` are further settings in which the mechanism is to be
-    tested: by name, what changes in this declaration.
+    tested: by name, what changes in this declaration. `symbolic_tokens` is how many
+    tokens free symbols can bear before a check takes too long.
     """
 
     module: str
@@ -199,6 +200,7 @@ class Mechanism:
     exempt: Mapping[str, str] = field(default_factory=dict)
     start: Callable[[Supply, int, int], Any] | None = None
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    symbolic_tokens: int = 4
 
     @property
     def settings(self) -> dict[str, "Mechanism"]:

@@ -119,9 +119,9 @@ def _chunk(
     u = z
     if e is not None:
         seen = before if read_first else after
-        L = np.tril(_pairs(e, k, seen[:, 1:]), -1)
+        L = np.tril(pairs(e, k, seen[:, 1:]), -1)
         u = solve_unit_lower(L, z - (seen[:, 0] * e) @ S)
-    o = (after[:, 0] * q) @ S + _pairs(q, k, after[:, 1:]) @ u
+    o = (after[:, 0] * q) @ S + pairs(q, k, after[:, 1:]) @ u
     S = D[-1, 0][:, None] * S + (D[-1, 1:] * k).T @ u
     return o, S
 
@@ -217,7 +217,7 @@ def has_rows(name: str, arguments: Mapping[str, Any]) -> bool:
     )
 
 
-def _pairs(x: np.ndarray, y: np.ndarray, D: np.ndarray) -> np.ndarray:
+def pairs(x: np.ndarray, y: np.ndarray, D: np.ndarray) -> np.ndarray:
     """[C, C]: row i of x against row j of y, over the channels, decayed by D."""
     if D.shape[2] == 1:
         return (x @ y.T) * D[:, :, 0]

@@ -333,6 +333,14 @@ _SYMBOLS = (
         range="(0, 2) where it is divided by the key's square",
     ),
     Symbol(
+        name="eps",
+        tex="\\varepsilon",
+        shapes=((),),
+        role="rate",
+        meaning="what guards a division by the square of a short key",
+        range="at least 0",
+    ),
+    Symbol(
         name="log_forget",
         tex="\\log \\lambda",
         shapes=((),),
@@ -542,7 +550,7 @@ def _is_record(value: Any) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
-def checked(form: Callable | None = None, **own: Shape) -> Callable:
+def checked(form: Callable | None = None, /, **own: Shape) -> Callable:
     """Check the arguments of a form that sees a sequence before it runs.
 
     Where the glossary allows several shapes and the form one, or another, the form
@@ -551,7 +559,7 @@ def checked(form: Callable | None = None, **own: Shape) -> Callable:
     return _checking(form, own, per_token=False)
 
 
-def checked_step(form: Callable | None = None, **own: Shape) -> Callable:
+def checked_step(form: Callable | None = None, /, **own: Shape) -> Callable:
     """Check the arguments of a form that sees one token before it runs.
 
     Shapes of its own are those of the whole sequence: `@checked_step(beta=("T",))`.

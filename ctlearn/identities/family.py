@@ -154,5 +154,5 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
                 else {"the queries in the other order": {"turned": True}}
             ),
         },
-        at={"symbols": {"T": 3}, "floats": {"T": 12}},
+        at={"symbols": {"T": min(3, mechanism.symbolic_tokens)}, "floats": {"T": 12}},
     )

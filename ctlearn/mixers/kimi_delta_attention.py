@@ -79,5 +79,21 @@ MECHANISM = Mechanism(
             here=lambda x: x | {"log_decay": 0 * x["log_decay"]},
             there=lambda x: {name: x[name] for name in ("q", "k", "v", "beta")},
         ),
+        Limit(
+            target="rwkv7",
+            when="that one is given the removal key alpha k, the rates beta / alpha "
+            "and the key beta k",
+            setting=r"\hat\kappa_t = \alpha_t \odot k_t, \; a_t = \beta_t / \alpha_t, "
+            r"\; k_t^{\text{there}} = \beta_t k_t",
+            here=None,
+            there=lambda x: {
+                "q": x["q"],
+                "k": x["beta"][:, None] * x["k"],
+                "v": x["v"],
+                "log_decay": x["log_decay"],
+                "kappa": exp(x["log_decay"]) * x["k"],
+                "a": x["beta"][:, None] / exp(x["log_decay"]),
+            },
+        ),
     ),
 )

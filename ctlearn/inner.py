@@ -56,8 +56,11 @@ class Linear(NamedTuple):
         """Answer [n, d_v] to the rows of x [n, d_k]."""
         return x @ self.W
 
-    def gradient(self, x: np.ndarray, g: np.ndarray) -> "Linear":
-        """Sum of x_j g_j'."""
+    def gradient(
+        self, x: np.ndarray, g: np.ndarray, rates: np.ndarray | None = None
+    ) -> "Linear":
+        """Sum of x_j g_j', each weighed by the first of its rates."""
+        x = x if rates is None else rates[..., :1] * x
         return Linear(np.atleast_2d(x).T @ np.atleast_2d(g))
 
     def read_after(
@@ -147,7 +150,7 @@ class GatedUnit(NamedTuple):
     ) -> "GatedUnit":
         """All three gradients; rates [n, 3] weighs each token in each of them."""
         x, g = np.atleast_2d(x), np.atleast_2d(g)
-        r = np.ones((len(x), 3), dtype=x.dtype) if rates is None else rates
+        r = np.ones((1, 3), dtype=x.dtype) if rates is None else np.atleast_2d(rates)
         gate, value = x @ self.W_0, x @ self.W_2
         hidden, g_hidden = silu(gate) * value, g @ self.W_1.T
         return GatedUnit(
@@ -216,11 +219,6 @@ def each(function: Callable, *learners: Any) -> Any:
 def zeros_like(learner: Any) -> Any:
     """A learner of the same kind with all weights zero."""
     return each(np.zeros_like, learner)
-
-
-def zero_linear(k: np.ndarray, v: np.ndarray) -> Linear:
-    """The linear learner that knows nothing."""
-    return Linear(np.zeros((k.shape[1], v.shape[1]), dtype=k.dtype))
 
 
 class Training(NamedTuple):
@@ -360,12 +358,31 @@ def _by_token(name: str) -> bool:
     return name in GLOSSARY and any("T" in shape for shape in GLOSSARY[name].shapes)
 
 
-def drawn_perceptron(supply: Supply, d_k: int, d_h: int, d_v: int) -> Perceptron:
-    """A perceptron of small random weights: a start from which it can learn."""
-    sizes = {"d_k": d_k, "d_h": d_h, "d_v": d_v}
-    fields = zip(Perceptron._fields, SHAPES[Perceptron], strict=True)
-    return Perceptron(
-        *(supply.real(name, *(sizes[x] for x in shape)) / 8 for name, shape in fields)
+def shaped(kind: type, make: Callable, **sizes: int) -> Any:
+    """A learner of this kind and these sizes, of weights `make(name, *shape)`."""
+    fields = zip(kind.__annotations__, SHAPES[kind], strict=True)
+    return kind(*(make(name, *(sizes[x] for x in shape)) for name, shape in fields))
+
+
+def zeros(kind: type, k: np.ndarray, v: np.ndarray, d_h: int = 0) -> Any:
+    """A learner of zeros that fits keys k [T, d_k] and values v [T, d_v]."""
+    return shaped(
+        kind,
+        lambda _, *shape: np.zeros(shape, dtype=k.dtype),
+        d_k=k.shape[1],
+        d_h=d_h,
+        d_v=v.shape[1],
+    )
+
+
+def drawn(kind: type, supply: Supply, d_k: int, d_h: int, d_v: int) -> Any:
+    """A learner of small random weights: a start from which it can learn."""
+    return shaped(
+        kind,
+        lambda name, *shape: supply.real(name, *shape) / 8,
+        d_k=d_k,
+        d_h=d_h,
+        d_v=d_v,
     )
 
 
@@ -403,6 +420,11 @@ def silu_slope(x: np.ndarray) -> np.ndarray:
     """The derivative of `silu`."""
     s = _logistic(x)
     return s * (1 + x * (1 - s))
+
+
+def with_lengths(W: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """W with columns of these lengths; 1e-5 is added to what they are divided by."""
+    return W / (np.linalg.norm(W, axis=0) + 1e-5) * lengths
 
 
 def newton_schulz(

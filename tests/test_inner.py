@@ -144,7 +144,7 @@ def test_newton_and_schulz_leave_small_directions_small(coefficients):
 
 
 def test_a_learner_that_does_not_fit_is_named():
-    k, f = np.ones((2, 4)), inner.zero_linear(np.ones((2, 4)), np.ones((2, 3)))
+    k, f = np.ones((2, 4)), inner.zeros(Linear, np.ones((2, 4)), np.ones((2, 3)))
     with pytest.raises(ValueError, match=r"^S\.W: d_v is 3 but v has d_v = 2"):
         inner.check_learner("S", f, (Linear,), {"d_k": (4, "k"), "d_v": (2, "v")})
     with pytest.raises(

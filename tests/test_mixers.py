@@ -29,7 +29,7 @@ ORDER += (
     "centre",
     "correction",
 )
-ORDER += ("levels", "capacity", "tau", "steps", "reader_rate", "norm")
+ORDER += ("levels", "capacity", "tau", "steps", "reader_rate", "norm", "muon")
 ORDER += ("S", "inner_batch", "chunk_size")
 
 

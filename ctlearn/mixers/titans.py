@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn import inner
-from ctlearn.inner import Linear, Momentum, Perceptron, each, zero_linear
+from ctlearn.inner import Linear, Momentum, Perceptron, each
 from ctlearn.mechanism import Inputs, Limit, Mechanism, Place
 from ctlearn.memory import decay_between
 from ctlearn.scalars import exp, minus_infinity
@@ -79,7 +79,7 @@ def block(
 
 def begin(k: np.ndarray, v: np.ndarray, S: Momentum | None) -> Momentum:
     """A copy of S, or a linear memory that knows nothing."""
-    S = Momentum.start(zero_linear(k, v)) if S is None else S
+    S = Momentum.start(inner.zeros(Linear, k, v)) if S is None else S
     return Momentum.begin(k, v, S, (Linear, Perceptron))
 
 
@@ -139,7 +139,7 @@ MECHANISM = Mechanism(
     variants={
         "a perceptron": {
             "start": lambda supply, d_k, d_v: Momentum.start(
-                inner.drawn_perceptron(supply, d_k, 7, d_v)
+                inner.drawn(Perceptron, supply, d_k, 7, d_v)
             ),
             "limits": (),
             "place": replace(PLACE, state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"),

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn import inner
-from ctlearn.inner import Affine, Linear, Perceptron, Training, each, zero_linear
+from ctlearn.inner import Affine, Linear, Perceptron, Training, each
 from ctlearn.mechanism import Limit, Mechanism, Place
 from ctlearn.shapes import checked_step
 
@@ -83,7 +83,7 @@ def begin(
             f"reader_rate: expected one for each of inner_batch = {inner_batch} tokens,"
             f" got {len(reader_rate)}"
         )
-    S = Training.start(zero_linear(k, v)) if S is None else S
+    S = Training.start(inner.zeros(Linear, k, v)) if S is None else S
     return Training.begin(k, v, S, (Linear, Affine, Perceptron))
 
 

@@ -40,10 +40,11 @@ def begin(
     norm: np.ndarray | None,
 ) -> Training:
     """A copy of S, or a perceptron of zeros."""
-    if S is None:
-        d_k, d_v = k.shape[1], v.shape[1]
-        shapes = ((d_k, 4 * d_k), (4 * d_k,), (4 * d_k, d_v), (d_v,))
-        S = Training.start(Perceptron(*(np.zeros(s, dtype=k.dtype) for s in shapes)))
+    S = (
+        Training.start(inner.zeros(Perceptron, k, v, 4 * k.shape[1]))
+        if S is None
+        else S
+    )
     S = Training.begin(k, v, S, (Perceptron,))
     return ttt_linear.begin(k, v, S, inner_batch, reader_rate, norm)
 
@@ -53,7 +54,7 @@ recurrent, chunkwise = inner.inner_forms(step, ttt_linear.block, begin)
 
 def drawn_start(supply: Supply, d_k: int, d_v: int) -> Training:
     """A perceptron of small random weights, about to read its first token."""
-    return Training.start(inner.drawn_perceptron(supply, d_k, 4 * d_k, d_v))
+    return Training.start(inner.drawn(Perceptron, supply, d_k, 4 * d_k, d_v))
 
 
 PLACE = Place(

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ctlearn.inner import Linear, Momentum, drawn_perceptron
+from ctlearn import inner
+from ctlearn.inner import Linear, Momentum, Perceptron
 from ctlearn.mixers import gated_delta_rule, titans
 from ctlearn.supplies import Floats
 
@@ -23,7 +24,7 @@ def test_it_is_what_autograd_makes_of_it(layers, b):
     x, supply = drawn(T, d)
     M = Linear(supply.real("W", d, d))
     if layers == 2:
-        M = drawn_perceptron(supply, d, 7, d)
+        M = inner.drawn(Perceptron, supply, d, 7, d)
     S = Momentum.start(M)
     o, _ = titans.chunkwise(**(x | {"inner_batch": b}), S=S)
 

@@ -289,7 +289,8 @@ class Momentum(NamedTuple):
     def begin(
         cls, k: np.ndarray, v: np.ndarray, S: Any, kinds: Sequence[type]
     ) -> "Momentum":
-        """A copy of the state `S`, whose learner must be one of `kinds` and fit."""
+        """A copy of S, whose learner must be one of `kinds` and fit, or a zero one."""
+        S = cls.start(zeros(kinds[0], k, v)) if S is None else S
         if not isinstance(S, cls):
             raise TypeError(
                 f"S: expected a Momentum(M, P, at, seen), got {type(S).__name__}"

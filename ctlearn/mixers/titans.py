@@ -77,13 +77,9 @@ def block(
     return o, S.advance(M, P, len(k), inner_batch)
 
 
-def begin(k: np.ndarray, v: np.ndarray, S: Momentum | None) -> Momentum:
-    """A copy of S, or a linear memory that knows nothing."""
-    S = Momentum.start(inner.zeros(Linear, k, v)) if S is None else S
-    return Momentum.begin(k, v, S, (Linear, Perceptron))
-
-
-recurrent, chunkwise = inner.inner_forms(step, block, begin)
+recurrent, chunkwise = inner.inner_forms(
+    step, block, lambda k, v, S: Momentum.begin(k, v, S, (Linear, Perceptron))
+)
 
 
 def _without_momentum(x: Inputs) -> Inputs:
@@ -109,21 +105,15 @@ MECHANISM = Mechanism(
     module=__name__,
     title="Titans' memory (neural long-term memory)",
     citations=("behrouz2025titans",),
-    inputs={
-        "q": "real",
-        "k": "unit",
-        "v": "real",
-        "log_decay": "log_decay [T]",
-        "log_mu": "log_decay [T]",
-        "beta": "small",
-    },
+    inputs={"q": "real", "k": "unit", "v": "real", "beta": "small"}
+    | dict.fromkeys(("log_decay", "log_mu"), "log_decay [T]"),
     constants={"inner_batch": 3},
     place=PLACE,
     limits=(
         Limit(
             target="delta_rule",
-            when="M is linear, nothing fades or has momentum, and beta doubles",
-            setting=r"\mu_t = 0, \; \alpha_t = 1, \; b = 1",
+            when="M is linear, nothing fades or has momentum, and it is given 2 beta",
+            setting=r"\mu_t = 0, \; \alpha_t = b = 1, \; \beta_t^\prime = 2 \beta_t",
             here=lambda x: _without_momentum(x) | {"log_decay": 0 * x["log_decay"]},
             there=lambda x: {n: x[n] for n in "qkv"} | {"beta": 2 * x["beta"]},
         ),
@@ -131,9 +121,20 @@ MECHANISM = Mechanism(
             target="gated_delta_rule",
             when="M is linear, nothing has momentum, and it is given 2 beta / alpha "
             "and alpha v",
-            setting=r"\mu_t = 0, \; b = 1",
+            setting=r"\mu_t = 0, \; b = 1, \; \beta_t^\prime = 2 \beta_t / \alpha_t, "
+            r"\; v_t^\prime = \alpha_t v_t",
             here=_without_momentum,
             there=_as_gated_delta_rule,
+        ),
+        Limit(
+            target="comba",
+            when="M is linear, nothing has momentum, and it is given 2 beta and p = k",
+            setting=r"\mu_t = 0, \; b = 1, \; \beta_t^\prime = 2 \beta_t, \; p_t = k_t",
+            here=_without_momentum,
+            there=lambda x: (
+                {n: x[n] for n in ("q", "k", "v", "log_decay")}
+                | {"p": x["k"], "correction": 0 * x["beta"][0], "beta": 2 * x["beta"]}
+            ),
         ),
     ),
     variants={

@@ -341,6 +341,21 @@ _SYMBOLS = (
         range="at least 0",
     ),
     Symbol(
+        name="spread",
+        tex="x",
+        shapes=((),),
+        role="rate",
+        meaning="the factor by which a diagonal preconditioner may scale at most",
+        range="above 1; 1.5 in released code",
+    ),
+    Symbol(
+        name="centre",
+        tex="c",
+        shapes=((),),
+        role="rate",
+        meaning="log of the sum of squared keys that a preconditioner leaves alone",
+    ),
+    Symbol(
         name="log_forget",
         tex="\\log \\lambda",
         shapes=((),),

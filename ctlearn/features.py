@@ -35,6 +35,20 @@ def quadratic(x: np.ndarray) -> np.ndarray:
     return (x[..., :, None] * x[..., None, :]).reshape(*x.shape[:-1], x.shape[-1] ** 2)
 
 
+def dpfp(x: np.ndarray, nu: int = 1) -> np.ndarray:
+    """Deterministic parameter-free projection (DPFP), [d] to [2 d nu], never negative.
+
+    y = [relu(x), relu(-x)], times itself rolled by 1, 2, ..., nu places, one after
+    another. At most half of y is above 0, so features of different keys may be
+    orthogonal. `nu` is between 1 and 2 d - 1. [schlag2021]
+    """
+    y = np.concatenate([relu(x), relu(-x)], axis=-1)
+    if not 1 <= nu < y.shape[-1]:
+        raise ValueError(f"nu: expected 1 to {y.shape[-1] - 1}, got {nu}")
+    rolled = [y * np.roll(y, i, axis=-1) for i in range(1, nu + 1)]
+    return np.concatenate(rolled, axis=-1)
+
+
 def taylor(x: np.ndarray) -> np.ndarray:
     """1, x and its products over sqrt(2), [d] to [1 + d + d^2]: 1 + s + s^2 / 2.
 

@@ -95,6 +95,24 @@ def test_quadratic_features_square_dot_products():
     assert sympy.expand(left - (x @ y) ** 2) == 0
 
 
+def test_dpfp_rolls_the_two_halves():
+    """By hand for x = (2, -3): y = (2, 0, 0, 3)."""
+    x = np.array([2.0, -3.0])
+    assert features.dpfp(x).tolist() == [6, 0, 0, 0]
+    assert features.dpfp(x, nu=2).tolist() == [6, 0, 0, 0, 0, 0, 0, 0]
+    assert features.dpfp(np.array([2.0, 3.0])).tolist() == [0, 6, 0, 0]
+    with pytest.raises(ValueError, match="nu: expected 1 to 3, got 4"):
+        features.dpfp(x, nu=4)
+
+
+def test_dpfp_is_never_negative_and_can_tell_more_keys_apart_than_channels():
+    x = np.random.default_rng(0).standard_normal((40, 4))
+    y = features.dpfp(x, nu=3)
+    assert y.shape == (40, 24)
+    assert (y >= 0).all()
+    assert np.linalg.matrix_rank(y) > 4
+
+
 def test_softmax_features_sum_to_one():
     x = Floats(0).real("x", 4, 5) * 100
     y = features.softmax_feature(x)

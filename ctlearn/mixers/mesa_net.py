@@ -103,7 +103,7 @@ recurrent, parallel, chunkwise = chunk_forms(step, _chunk, _initial_state)
 
 MECHANISM = Mechanism(
     module=__name__,
-    title="MesaNet (Mesa)",
+    title="MesaNet",
     citations=("vonoswald2025mesanet",),
     inputs={
         **{"q": "real", "k": "unit", "v": "real", "log_decay": "log_decay [T]"},

@@ -1,4 +1,4 @@
-"""RetNet's retention: everything fades at one rate, and turns by one angle for a pair.
+"""RetNet: everything fades at one rate, and pairs of key channels turn by an angle.
 
     S_t = gamma R' S_{t-1} + k_t v_t',   o_t = S_t' q_t,   gamma in [0, 1]
 
@@ -120,7 +120,7 @@ def _turn(x: np.ndarray, turns: np.ndarray) -> np.ndarray:
 
 MECHANISM = Mechanism(
     module=__name__,
-    title="Turning retention (RetNet)",
+    title="RetNet",
     citations=("sun2023retnet",),
     inputs={
         "q": "real",

@@ -104,6 +104,7 @@ MECHANISM = Mechanism(
         control="none: what is overwritten is gone",
         state="d_k * d_v",
     ),
+    symbolic_tokens=3,
     limits=(
         Limit(
             target="delta_rule",

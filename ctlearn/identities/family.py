@@ -138,10 +138,10 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
 
     return Identity(
         name=limit_name(mechanism, limit),
-        title=f"{_short(mechanism)} is {_short(target).lower()} if {limit.when}",
+        title=f"{_short(mechanism)}, if {limit.when}: {_short(target)}",
         kind="limit",
         statement=rf"{limit.setting} \;\Rightarrow\; "
-        rf"o_t = o_t^{{\text{{{_short(target).lower()}}}}}",
+        rf"o_t = o_t^{{\text{{{_short(target)}}}}}",
         source="ours",
         citations=mechanism.citations,
         worlds=limit.worlds,

@@ -24,7 +24,7 @@ def main() -> None:
         print(f"{'    ' * depth}{_short(mechanism)}{condition}")
         for limit in mechanism.limits[1:]:
             other = _short(mechanisms()[limit.target])
-            print(f"{'    ' * depth}  also {other.lower()}, if {limit.when}")
+            print(f"{'    ' * depth}  also {other}, if {limit.when}")
 
 
 def _short(mechanism: Mechanism) -> str:

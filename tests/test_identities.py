@@ -222,7 +222,7 @@ def test_command_names_an_unknown_identity(capsys):
         ("z - seen.T @ e", "z + seen.T @ e"),
         ("z - (seen[:, 0] * e) @ S", "z + (seen[:, 0] * e) @ S"),
         ("b[i] - L[i, :i] @ x[:i]", "b[i] + L[i, :i] @ x[:i]"),
-        ("(after[:, 0] * q) @ S + _pairs", "(after[:, 0] * q) @ S - _pairs"),
+        ("(after[:, 0] * q) @ S + pairs", "(after[:, 0] * q) @ S - pairs"),
         ("* S + (D[-1, 1:] * k).T @ u", "* S - (D[-1, 1:] * k).T @ u"),
         ("boundary[:, None] > boundary", "boundary[:, None] >= boundary"),
         ("before if read_first else after", "after if read_first else before"),

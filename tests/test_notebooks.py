@@ -411,8 +411,8 @@ FAULTS = {
     "algorithm copied": (set_source("def chunkwise(q, k, v):\n    pass"), "again"),
     "long cell": (set_source("x = 1\n" * 26), "more than 25 lines"),
     "letter from nowhere": (
-        set_markdown("Words.\n\n$$\no_t = \\lambda q_t\n$$ (def-x)"),
-        "['\\\\lambda'] has not been introduced",
+        set_markdown("Words.\n\n$$\no_t = \\chi q_t\n$$ (def-x)"),
+        "['\\\\chi'] has not been introduced",
     ),
     "no alt": (set_markdown("Words.\n\n![](a.svg)"), "alt text is ''"),
     "alt is a file": (

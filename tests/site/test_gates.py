@@ -102,7 +102,7 @@ def test_a_sound_book_passes_and_wears_its_badges(tiny_book, built):
     assert r"{t}}\)</span>,</span>" in page
     ledger = built("ledger.html")
     assert '<tr id="ledger-read"' in ledger
-    assert r"\(d_k = 2,\)" in ledger
+    assert "<i>d</i><sub>k</sub> = 2" in ledger
     assert 'href="bibliography.html#' in ledger
 
 

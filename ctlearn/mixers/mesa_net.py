@@ -1,4 +1,4 @@
-"""MesaNet (Mesa): at every token, the answer of the best linear map for the past.
+"""MesaNet: at every token, the answer of the best linear map for the past.
 
     H_t = gamma_t H_{t-1} + beta_t k_t k_t',   S_t = gamma_t S_{t-1} + beta_t k_t v_t'
     o_t = S_t' (H_t + Diag(Lambda))^{-1} q_t

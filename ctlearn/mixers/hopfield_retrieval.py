@@ -65,17 +65,11 @@ MECHANISM = Mechanism(
         control="none: the cache grows",
         state="T * (d_k + d_v)",
     ),
-    exempt=dict.fromkeys(
-        ("test_plans_agree_exactly", "test_plans_agree_on_symbols"),
-        "a second step takes exponentials of quotients of exponentials",
-    ),
     limits=(
         Limit(
             target="softmax_attention",
             when="one step is taken",
             setting=r"J = 1, \; q \leftarrow \tau q",
-            # where it is not reached, exact worlds would expand the second step
-            worlds=("floats",),
             here=lambda x: x | {"steps": 1},
             there=lambda x: {"q": x["tau"] * x["q"], "k": x["k"], "v": x["v"]},
         ),

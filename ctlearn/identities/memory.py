@@ -167,11 +167,11 @@ def decay_composes(
     """The table of decays between boundaries, against products of single decays."""
     g = supply.log_decay("a", C, d_k)
     D = memory.decay_between(g, g)
-    l = C // 2 + 1  # noqa: E741
-    total = combine(g[:l].sum(axis=0), g[l - overlap :].sum(axis=0))
+    middle = C // 2 + 1
+    total = combine(g[:middle].sum(axis=0), g[middle - overlap :].sum(axis=0))
     return {
         "span": (D[C, 0], exp(total)),
-        "parts": (D[C, 0], D[C, l - overlap] * D[l, 0]),
+        "parts": (D[C, 0], D[C, middle - overlap] * D[middle, 0]),
         "diagonal": (
             D[np.arange(C + 1), np.arange(C + 1)],
             1 + 0 * D[0, 0] + 0 * D[:, 0],

@@ -124,6 +124,7 @@ def recall_error(
     chapter=CHAPTER,
     mutants={
         "lengths do not matter": {"lengths": 0},
+        "lengths counted twice": {"lengths": 2},
         "each pair of keys counted once": {"times": 2},
         "overlaps not squared": {"power": 1},
     },
@@ -217,6 +218,7 @@ def dependence(
     mutants={
         "the projection doubled": {"times": 2},
         "one dimension more": {"spare": 1},
+        "one dimension fewer": {"spare": -1},
     },
     at={"symbols": {"N": 3, "d_k": 2}, "rationals": {"N": 5, "d_k": 3}},
 )
@@ -246,6 +248,7 @@ def best_matrix(
     mutants={
         "the cosine not squared": {"power": 1},
         "one dimension too many": {"spare": 1},
+        "one dimension too few": {"spare": -1},
         "only flips, no swaps": {"swaps": False},
     },
 )
@@ -335,6 +338,7 @@ def best_scale(
         "the diagonal counted": {"diagonal": True},
         "directions need not share alike": {"even": False},
         "one dimension too many": {"spare": 1},
+        "one dimension too few": {"spare": -1},
     },
     at={"symbols": {"N": 3, "d_k": 2}},
 )
@@ -427,6 +431,7 @@ def shared_direction(
         "the square of the second moment": {"formula": "squared"},
         "one instead of three": {"formula": "one"},
         "the third power": {"power": 3},
+        "the second power": {"power": 2},
     },
 )
 def fourth_moment(supply: Supply, *, power: int = 4, formula: str = "right") -> Sides:
@@ -511,6 +516,7 @@ def positive_features(
     mutants={
         "the mean of the squared lengths": {"lengths": True},
         "the sum instead of the mean": {"power": 1},
+        "divided once too often": {"power": 3},
     },
 )
 def mean_feature(
@@ -582,6 +588,7 @@ def score_gap(
     worlds=("rationals", "floats"),
     mutants={
         "the values' overlap forgotten": {"values": 0},
+        "the values' overlap counted twice": {"values": 2},
         "each other pair counted once": {"times": 1},
         "the gap not squared": {"power": 1},
     },

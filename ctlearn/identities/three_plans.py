@@ -222,6 +222,7 @@ def chunk_of_one(
     mutants={
         "one token too few in the chunk": {"last": -1},
         "the initial state is lost": {"keep": 0},
+        "the initial state is read twice": {"keep": 2},
     },
 )
 def chunk_of_all(
@@ -307,6 +308,7 @@ def best_chunk_size(
     worlds=("rationals", "floats"),
     mutants={
         "one more overhead": {"overheads": 3},
+        "twice the overhead": {"overheads": 4},
         "the carried state is counted twice": {"carried": 2},
     },
 )
@@ -330,7 +332,9 @@ def least_time(supply: Supply, *, overheads: int = 2, carried: int = 1) -> Sides
     chapter=CHAPTER,
     mutants={
         "only the read is counted": {"touched": 1},
+        "the state is copied too": {"touched": 3},
         "the values are not read": {"values": 0},
+        "the values are read twice": {"values": 2},
     },
 )
 def cache_or_state(supply: Supply, *, touched: int = 2, values: int = 1) -> Sides:
@@ -348,7 +352,9 @@ def cache_or_state(supply: Supply, *, touched: int = 2, values: int = 1) -> Side
     chapter=CHAPTER,
     mutants={
         "one state for all tokens": {"states": 0},
+        "two states for each token": {"states": 2},
         "half of the table": {"table": 2},
+        "a third of the table": {"table": 3},
     },
 )
 def prefix_room(supply: Supply, *, states: int = 1, table: int = 1) -> Sides:

@@ -5,7 +5,8 @@ are asked of a learner f, all by hand and exact:
 
 read        f(x) [n, d_v] of x [n, d_k], or of one token
 gradient    for slopes g [n, d_v] of a loss at f(x), the loss's slope at the weights,
-            summed over the n tokens: a record of the same shape
+            summed over the n tokens: a record of the same shape. Of g [m, n, d_v] it
+            is m of them, along a first axis of each weight
 read_after  what each of n readers is answered by weights of its own. Reader i asks
             sum_m c_mi L_m - sum_j steps_ij grad_j, where the L_m are learners, c_mi
             numbers, and grad_j is token j's gradient at f. No weights are formed for
@@ -83,7 +84,7 @@ class Affine(NamedTuple):
     def gradient(self, x: np.ndarray, g: np.ndarray) -> "Affine":
         """Sum of x_j g_j', and sum of g_j."""
         x, g = np.atleast_2d(x), np.atleast_2d(g)
-        return Affine(x.T @ g, g.sum(axis=0))
+        return Affine(x.T @ g, g.sum(axis=-2))
 
     def read_after(
         self, q: np.ndarray, x: np.ndarray, g: np.ndarray, steps: np.ndarray, terms: Any
@@ -255,10 +256,8 @@ class Training(NamedTuple):
             raise TypeError(
                 f"S: expected a Training(f, total, seen), got {type(S).__name__}"
             )
-        for learner in (S.f, S.total):
-            sizes = {"d_k": (k.shape[1], "k"), "d_v": (v.shape[1], "v")}
-            check_learner("S", learner, kinds, sizes)
-        return cls(each(np.copy, S.f), each(np.copy, S.total), S.seen.copy())
+        f, total = copied_learners((S.f, S.total), k, v, kinds)
+        return cls(f, total, S.seen.copy())
 
 
 class Momentum(NamedTuple):
@@ -281,9 +280,7 @@ class Momentum(NamedTuple):
 
     def advance(self, M: Any, P: Any, n: int, inner_batch: int) -> "Momentum":
         """After n more tokens: a full mini-batch makes M the start of the next one."""
-        seen = (int(self.seen) + n) % inner_batch
-        at = each(np.copy, self.at if seen else M)
-        return Momentum(M, P, at, np.asarray(seen, dtype=self.seen.dtype))
+        return Momentum(M, P, *next_start(self, M, n, inner_batch))
 
     @classmethod
     def begin(
@@ -295,11 +292,39 @@ class Momentum(NamedTuple):
             raise TypeError(
                 f"S: expected a Momentum(M, P, at, seen), got {type(S).__name__}"
             )
-        for learner in (S.M, S.P, S.at):
-            sizes = {"d_k": (k.shape[1], "k"), "d_v": (v.shape[1], "v")}
-            check_learner("S", learner, kinds, sizes)
-        M, P, at = (each(np.copy, learner) for learner in (S.M, S.P, S.at))
+        M, P, at = copied_learners((S.M, S.P, S.at), k, v, kinds)
         return cls(M, P, at, S.seen.copy())
+
+
+def next_start(S: Any, M: Any, n: int, inner_batch: int) -> tuple[Any, np.ndarray]:
+    """The next `at` and `seen` of a state that has both, when n more tokens made M."""
+    seen = (int(S.seen) + n) % inner_batch
+    at = each(np.copy, S.at if seen else M)
+    return at, np.asarray(seen, dtype=S.seen.dtype)
+
+
+def copied_learners(
+    learners: Sequence[Any], k: np.ndarray, v: np.ndarray, kinds: Sequence[type]
+) -> tuple[Any, ...]:
+    """Copies of a state's learners, each of which must be one of `kinds` and fit."""
+    for learner in learners:
+        sizes = {"d_k": (k.shape[1], "k"), "d_v": (v.shape[1], "v")}
+        check_learner("S", learner, kinds, sizes)
+    return tuple(each(np.copy, learner) for learner in learners)
+
+
+def after(f: Any, x: np.ndarray, g: np.ndarray, steps: np.ndarray, terms: Any) -> Any:
+    """The learner sum_m c_m L_m - sum_j steps_j grad_j, in the letters of read_after.
+
+    For steps [m, n] and coefficients [m] it is m of them, along a first axis.
+    """
+
+    def weight(taken: np.ndarray, *weights: np.ndarray) -> np.ndarray:
+        kept = zip(terms, weights, strict=True)
+        return sum(np.multiply.outer(c, w) for (c, _), w in kept) - taken
+
+    taken = f.gradient(x, steps[..., None] * g)
+    return each(weight, taken, *(learner for _, learner in terms))
 
 
 def inner_forms(step: Callable, block: Callable, begin: Callable) -> tuple[Any, Any]:
@@ -313,8 +338,11 @@ def inner_forms(step: Callable, block: Callable, begin: Callable) -> tuple[Any, 
     asked = inspect.signature(begin).parameters
 
     def first(k: Any, v: Any, S: Any, others: dict[str, Any]) -> Any:
-        given = {batch.name: batch.default} | others
-        return begin(k, v, S, **{name: given.get(name) for name in list(asked)[3:]})
+        given = {
+            x.name: x.default for x in (*arguments, batch) if x.default is not x.empty
+        }
+        given |= others
+        return begin(k, v, S, **{name: given[name] for name in list(asked)[3:]})
 
     def recurrent(q: Any, k: Any, v: Any, *, S: Any = None, **others: Any) -> Any:
         """One token after another."""
@@ -434,15 +462,16 @@ def newton_schulz(
     """G with its singular values near 1: odd polynomials of G instead of an SVD.
 
     X = G / (||G|| + 1e-7), then X <- a X + (b XX' + c (XX')^2) X for each (a, b, c).
-    Singular values below about 3e-3 of ||G|| stay small. [jordan2024muon]
+    Singular values below about 3e-3 of ||G|| stay small. G [..., n, m] may be several
+    matrices. [jordan2024muon]
     """
-    X = G / (np.linalg.norm(G) + 1e-7)
-    tall = len(X) > X.shape[1]
-    X = X.T if tall else X
+    X = G / (np.linalg.norm(G, axis=(-2, -1), keepdims=True) + 1e-7)
+    tall = X.shape[-2] > X.shape[-1]
+    X = X.swapaxes(-2, -1) if tall else X
     for a, b, c in coefficients:
-        A = X @ X.T
+        A = X @ X.swapaxes(-2, -1)
         X = a * X + (b * A + c * (A @ A)) @ X
-    return X.T if tall else X
+    return X.swapaxes(-2, -1) if tall else X
 
 
 def _mixed(q: np.ndarray, terms: Sequence[tuple[Any, np.ndarray]]) -> np.ndarray:

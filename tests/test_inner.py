@@ -56,6 +56,23 @@ def test_each_reader_reads_its_own_weights(kind):
         assert np.allclose(at_once[i], own.read(q[i]), rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("kind", [Linear, Affine, Perceptron])
+def test_several_sums_of_gradients_at_once(kind):
+    """A learner for each row of steps, as it is when asked for alone."""
+    rng = np.random.default_rng(5)
+    f, past = drawn(kind, rng), drawn(kind, rng)
+    x, g = rng.standard_normal((6, 4)), rng.standard_normal((6, 3))
+    c, steps = rng.random(2), rng.random((2, 6))
+    many = inner.after(f, x, g, steps, [(c, past), (1 - c, f)])
+    for i in range(2):
+        one = inner.after(f, x, g, steps[i], [(c[i], past), (1 - c[i], f)])
+        for weights, own in zip(many, one, strict=True):
+            assert np.allclose(weights[i], own, rtol=0, atol=1e-14)
+        taken = f.gradient(x, steps[i][:, None] * g)
+        wanted = (1 - c[i]) * f[0] + c[i] * past[0] - taken[0]
+        assert np.allclose(one[0], wanted, rtol=0, atol=1e-14)
+
+
 @pytest.mark.parametrize("name", ["gelu", "silu"])
 def test_slopes_are_those_of_sympy(name):
     x = sympy.Symbol("x", real=True)
@@ -132,6 +149,8 @@ def test_newton_and_schulz_keep_the_singular_vectors(shape):
     for a, b, c in inner.MUON:
         s = a * s + b * s**3 + c * s**5
     assert np.allclose(inner.newton_schulz(G), (U * s) @ W, rtol=0, atol=1e-12)
+    several = inner.newton_schulz(np.stack([2 * G, -G]))
+    assert np.allclose(several[1], -(U * s) @ W, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("coefficients", [inner.MUON, inner.MUON_LACT])

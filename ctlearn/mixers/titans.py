@@ -70,10 +70,8 @@ def block(
     p, f, G = a[1:, 0], spread[:, 0], spread[:, 1:] * beta
     g = 2 * (S.at.read(k) - v)
     o = S.at.read_after(q, k, g, G, [(p, S.M), (f, S.P)])
-    in_M = S.at.gradient(k, G[-1][:, None] * g)
-    in_P = S.at.gradient(k, (m[-1, 1:] * beta)[:, None] * g)
-    M = each(lambda w, w_P, d: p[-1] * w + f[-1] * w_P - d, S.M, S.P, in_M)
-    P = each(lambda w, d: m[-1, 0] * w - d, S.P, in_P)
+    M = inner.after(S.at, k, g, G[-1], [(p[-1], S.M), (f[-1], S.P)])
+    P = inner.after(S.at, k, g, m[-1, 1:] * beta, [(m[-1, 0], S.P)])
     return o, S.advance(M, P, len(k), inner_batch)
 
 

@@ -78,6 +78,12 @@ _SYMBOLS = (
         role="size",
         meaning="number of pairs of key channels that turn",
     ),
+    Symbol(
+        name="L",
+        tex="L",
+        role="size",
+        meaning="number of levels into which the past is sorted by age",
+    ),
     # all tokens at once
     Symbol(
         name="Q",
@@ -177,6 +183,14 @@ _SYMBOLS = (
         meaning="how many of the last tokens are seen, counting the one that looks",
         range="1, 2, 3, …",
         elsewhere="window_size = (w − 1, 0) (FlashAttention), η (LoLA)",
+    ),
+    Symbol(
+        name="capacity",
+        tex="m",
+        role="size",
+        meaning="how many pairs are kept as they are beyond the window, at most",
+        range="0, 1, 2, …",
+        elsewhere="λ (LoLA)",
     ),
     Symbol(
         name="angle",
@@ -409,6 +423,14 @@ _SYMBOLS = (
         role="rate",
         meaning="coefficients of each step of Newton and Schulz's iteration",
         elsewhere="ns_coefficients (Muon)",
+    ),
+    Symbol(
+        name="levels",
+        tex="\\lambda_t^{(\\ell)}",
+        shapes=(("T", "L"),),
+        role="rate",
+        meaning="weight with which a query reads each level of the past",
+        range="above 0 as a rule",
     ),
     Symbol(
         name="S",

@@ -6,13 +6,36 @@ Errors are squared, and divided so that answering zero scores 1.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ctlearn.features import identity
-from ctlearn.mixers import linear_attention
+from ctlearn.mixers import delta_rule, linear_attention, retention
 from ctlearn.mixers.normalised_linear_attention import FeatureMap
+from ctlearn.tasks.two_memories import ask_cache
+
+
+class Facts(NamedTuple):
+    """Pairs in the order they are told, and what is asked in the end.
+
+    k [T, d_k] and v [T, d_v] are told; `asked` [n, d_k] are the keys of the questions
+    and `answers` [n, d_v] what should come back.
+    """
+
+    k: np.ndarray
+    v: np.ndarray
+    asked: np.ndarray
+    answers: np.ndarray
+
+
+class Tuned(NamedTuple):
+    """A memory at its best: the setting, the scale and each draw's error [draws]."""
+
+    setting: Any
+    scale: float
+    errors: np.ndarray
 
 
 def unit_vectors(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
@@ -36,6 +59,35 @@ def keys_with_cosine(
     own -= own @ shared.T * shared
     own /= np.linalg.norm(own, axis=1, keepdims=True)
     return np.sqrt(cosine) * shared + np.sqrt(1 - cosine) * own
+
+
+def in_rounds(rng: np.random.Generator, n: int, rounds: int) -> np.ndarray:
+    """An order for `bindings`: every key once a round, shuffled in each."""
+    return np.concatenate([rng.permutation(n) for _ in range(rounds)])
+
+
+def bindings(
+    rng: np.random.Generator,
+    order: np.ndarray,
+    d_k: int,
+    d_v: int,
+    cosine: float = 0.0,
+) -> Facts:
+    """Bind key order[t] to a new value at every token t; ask for each latest value.
+
+    `order` [T] holds the numbers of keys, 0 upwards, and may repeat them. Values are
+    of length one, and so are keys, of this mean cosine; a key that is never bound is
+    not asked for.
+    """
+    n = int(order.max()) + 1
+    if cosine:
+        keys = keys_with_cosine(rng, n, d_k, cosine)
+    else:
+        keys = unit_vectors(rng, n, d_k)
+    v = unit_vectors(rng, len(order), d_v)
+    latest = {int(key): t for t, key in enumerate(order)}
+    bound = sorted(latest)
+    return Facts(keys[order], v, keys[bound], v[[latest[key] for key in bound]])
 
 
 def crosstalk(k: np.ndarray, phi: FeatureMap = identity) -> np.ndarray:
@@ -66,6 +118,63 @@ def recall_best(k: np.ndarray, v: np.ndarray) -> np.ndarray:
     return k @ S
 
 
+def ask_sum(told: Facts, decay: float = 1.0) -> np.ndarray:
+    """Ask a state to which all pairs were added, and of which each token kept `decay`.
+
+    `decay` is in (0, 1].
+    """
+    k, v = told.k, told.v
+    _, S = retention.chunkwise(k, k, v, log_gamma=np.log(decay))
+    return told.asked @ S
+
+
+def ask_delta(told: Facts, beta: float = 1.0, passes: int = 1) -> np.ndarray:
+    """Ask a state that corrected itself by the delta rule, in so many passes."""
+    k, v, S = told.k, told.v, None
+    for _ in range(passes):
+        _, S = delta_rule.chunkwise(k, k, v, beta=np.full(len(k), beta), S=S)
+    return told.asked @ S
+
+
+def ask_ridge(told: Facts, ridge: float, decay: float = 1.0) -> np.ndarray:
+    """Ask the matrix with the least decayed squared error and this ridge, above 0."""
+    weight = decay ** np.arange(len(told.k))[::-1, None]
+    H = (weight * told.k).T @ told.k + ridge * np.eye(told.k.shape[1])
+    return told.asked @ np.linalg.solve(H, (weight * told.k).T @ told.v)
+
+
+def ask_softmax(told: Facts, scale: float) -> np.ndarray:
+    """Ask softmax attention over all pairs, with scores multiplied by `scale`."""
+    return ask_cache(told.k, told.v, told.asked, scale)
+
+
+def tuned(
+    ask: Callable[..., np.ndarray],
+    draws: Sequence[Facts],
+    settings: Sequence[Any],
+    *,
+    rescale: bool = True,
+) -> Tuned:
+    """A memory at the one setting that serves all draws best.
+
+    `ask(told, setting)` answers. With `rescale` its answers are first multiplied by one
+    number for all draws, the best there is, as an output projection could. The choice
+    is made on the draws that are reported, which favours a memory with more settings.
+    """
+    best = None
+    answers = np.stack([told.answers for told in draws])
+    for setting in settings:
+        said = np.stack([ask(told, setting) for told in draws])
+        scale = best_scale(said, answers) if rescale else 1.0
+        pairs = zip(scale * said, answers, strict=True)
+        errors = np.array([error(a, b) for a, b in pairs])
+        if best is None or errors.mean() < best.errors.mean():
+            best = Tuned(setting, scale, errors)
+    if best is None:
+        raise ValueError("settings: expected at least one, got none")
+    return best
+
+
 def error(answers: np.ndarray, v: np.ndarray) -> float:
     """Squared error over all pairs, divided by that of answering zero."""
     return float(((answers - v) ** 2).sum() / (v**2).sum())
@@ -93,6 +202,24 @@ def expected_error(n: int, d_k: int, cosine: float = 0.0) -> float:
     if cosine == 0:
         return (n - 1) / d_k
     return (n - 1) * (cosine**2 + (1 - cosine) ** 2 / (d_k - 1))
+
+
+def expected_scaled_error(n: int, d_k: int, cosine: float = 0.0) -> float:
+    """The same once the answers x off are scaled by the best number, 1 / (1 + x).
+
+    The scale shrinks what is right to 1 / (1 + x) and cross-talk with it: x / (1 + x)
+    is left of the two.
+    """
+    x = expected_error(n, d_k, cosine)
+    return x / (1 + x)
+
+
+def expected_least_error(n: int, d_k: int) -> float:
+    """Mean error of `recall_best` on random values, if the keys are independent.
+
+    n values are projected on the d_k directions that the keys span.
+    """
+    return max(0.0, 1 - d_k / n)
 
 
 def most_pairs(

@@ -82,22 +82,26 @@ def chunk_forms(
     """`recurrent`, `parallel` and `chunkwise` of a mechanism outside the family.
 
     `chunk` does for some tokens at once what `step` does for one, from the state before
-    them; `start(k, v, S)` makes that state at the first token, of S or None.
+    them; `start(k, v, S)` makes that state at the first token, of S or None, and is
+    also handed what it asks for of the other arguments.
     """
+
+    def begin(kv: Any, S: Any, others: Inputs) -> Any:
+        return start(kv[0], kv[-1], S, **_taken(start, others))
 
     def recurrent(q: Any, *kv: Any, S: Any = None, **others: Any) -> Any:
         """One token after another."""
-        return memory.scan(step, q, *kv, S=start(kv[0], kv[-1], S), **others)
+        return memory.scan(step, q, *kv, S=begin(kv, S, others), **others)
 
     def parallel(q: Any, *kv: Any, S: Any = None, **others: Any) -> Any:
         """All tokens at once."""
-        return chunk(q, *kv, S=start(kv[0], kv[-1], S), **others)
+        return chunk(q, *kv, S=begin(kv, S, others), **others)
 
     def chunkwise(
         q: Any, *kv: Any, S: Any = None, chunk_size: int = 64, **others: Any
     ) -> Any:
         """Parallel inside a chunk of C, recurrent between."""
-        S, o = start(kv[0], kv[-1], S), np.empty_like(kv[-1])
+        S, o = begin(kv, S, others), np.empty_like(kv[-1])
         for first in range(0, len(o), chunk_size):
             c = slice(first, first + chunk_size)
             here = {

@@ -55,7 +55,7 @@ def recurrent(
     S: State | None = None,
 ) -> tuple[np.ndarray, State]:
     """One token after another, O(T d_phi d_v)."""
-    return scan(step, q, k, v, S=_initial_state(phi(k), v, S), phi=phi)
+    return scan(step, q, k, v, S=initial_state(phi(k), v, S), phi=phi)
 
 
 @checked
@@ -69,7 +69,7 @@ def parallel(
 ) -> tuple[np.ndarray, State]:
     """Every query against every key, O(T^2 (d_phi + d_v))."""
     q, k = phi(q), phi(k)
-    S = _initial_state(k, v, S)
+    S = initial_state(k, v, S)
     weights = np.tril(q @ k.T)
     o = _divide(q @ S.S + weights @ v, (q @ S.n + weights.sum(axis=1))[:, None])
     return o, State(S.S + k.T @ v, S.n + k.sum(axis=0))
@@ -87,7 +87,7 @@ def chunkwise(
 ) -> tuple[np.ndarray, State]:
     """Linear attention on features, with a value column of ones for the normaliser."""
     q, k = phi(q), phi(k)
-    S = _initial_state(k, v, S)
+    S = initial_state(k, v, S)
     ones = np.ones((len(v), 1), dtype=v.dtype)
     o, S_n = linear_attention.chunkwise(
         q,
@@ -99,7 +99,7 @@ def chunkwise(
     return _divide(o[:, :-1], o[:, -1:]), State(S_n[:, :-1].copy(), S_n[:, -1].copy())
 
 
-def _initial_state(k: np.ndarray, v: np.ndarray, S: State | None) -> State:
+def initial_state(k: np.ndarray, v: np.ndarray, S: State | None) -> State:
     """Zeros, or a copy of `S`, for features k [T, d_phi] and values v [T, d_v]."""
     if S is None:
         zeros = linear_attention.initial_state(k, v)

@@ -205,10 +205,10 @@ def expected_error(n: int, d_k: int, cosine: float = 0.0) -> float:
 
 
 def expected_scaled_error(n: int, d_k: int, cosine: float = 0.0) -> float:
-    """The same once the answers x off are scaled by the best number, 1 / (1 + x).
+    """The same where all answers are scaled by the best number: x / (1 + x) for x.
 
-    The scale shrinks what is right to 1 / (1 + x) and cross-talk with it: x / (1 + x)
-    is left of the two.
+    A scale c leaves (1 - c)^2 of the right values and c^2 x of the others; the best is
+    1 / (1 + x).
     """
     x = expected_error(n, d_k, cosine)
     return x / (1 + x)

@@ -19,7 +19,7 @@ def parity(bits: np.ndarray) -> np.ndarray:
 
 
 def parity_inputs(bits: np.ndarray) -> Inputs:
-    """For `delta_rule`: d_k = d_v = 1, and beta = 2 where the bit is 1. o is the sign."""
+    """For `delta_rule`: one channel, beta = 2 where the bit is 1. o is the sign."""
     one = np.ones((len(bits), 1))
     return {"q": one, "k": one, "v": 0 * one, "beta": 2.0 * bits, "S": np.ones((1, 1))}
 

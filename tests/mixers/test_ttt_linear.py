@@ -87,42 +87,6 @@ def test_a_mini_batch_of_sixteen_is_neither_limit():
         assert np.abs(o - other).max() > 0.5
 
 
-def online_losses(drift, sizes, T=1024, d=16):
-    """T6: how wrong W_{t-1}'k_t is on a stream, at the best of six step sizes."""
-    rng = np.random.default_rng(0)
-    k = rng.standard_normal((T, d))
-    k /= np.linalg.norm(k, axis=1, keepdims=True)
-    A, v = rng.standard_normal((d, d)), np.empty((T, d))
-    for t in range(T):
-        A = np.sqrt(1 - drift) * A + np.sqrt(drift) * rng.standard_normal((d, d))
-        v[t] = A.T @ k[t] / np.sqrt(d)
-    losses = {}
-    for b in sizes:
-        runs = []
-        for step_size in (0.03, 0.1, 0.3, 0.6, 1.0, 1.5):
-            with np.errstate(over="ignore", invalid="ignore"):
-                # token t asks what the next one will be, before that is learned
-                said, _ = ttt_linear.chunkwise(
-                    k[1:], k[:-1], v[:-1], beta=np.full(T - 1, step_size), inner_batch=b
-                )
-                runs.append(((said - v[1:]) ** 2).sum() / T)
-        losses[b] = np.nanmin(runs)
-    return losses
-
-
-@pytest.mark.parametrize("drift", [0.0, 0.003])
-def test_larger_mini_batches_learn_a_stream_more_slowly(drift, record_property):
-    """T6: the online loss grows with the mini-batch, on a still and a drifting map."""
-    losses = online_losses(drift, (1, 4, 16, 64, 256))
-    values = list(losses.values())
-    assert values == sorted(values)
-    assert values[-1] > 3 * values[0]
-    record_property(
-        f"TTT-Linear, drift {drift}, online loss by mini-batch",
-        ", ".join(f"b = {b}: {loss:.3f}" for b, loss in losses.items()),
-    )
-
-
 def test_bad_layers_are_named():
     q, k, v, beta, _ = drawn(4, 3)
     with pytest.raises(ValueError, match=r"^reader_rate: expected one for each"):

@@ -1,0 +1,111 @@
+"""Streams: pairs from a linear map that drifts, or is replaced, while it is learned.
+
+    v_t = W_t'k_t + noise,   k_t of length one,   W_t [d_k, d_v]
+
+The entries of a map have mean 0 and variance 1, and so have the clean values. Keys
+never return, so an error says how well the map is known, not how well it is recalled.
+All errors are mean squares over coordinates: answering zero scores 1 on average, if not
+exactly on every stream.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ctlearn.mixers import delta_rule, ttt_linear
+from ctlearn.tasks.recall import unit_vectors
+
+
+class Stream(NamedTuple):
+    """Keys k [T, d_k], values v [T, d_v] and the map of each token W [T, d_k, d_v]."""
+
+    k: np.ndarray
+    v: np.ndarray
+    W: np.ndarray
+
+
+def drifting(
+    seed: int, T: int, d_k: int, d_v: int, *, drift: Any = 0.0, noise: float = 0.0
+) -> Stream:
+    """A map of which each token replaces a share: `drift`, or one for each key channel.
+
+    W_t = sqrt(1 - r) W_{t-1} + sqrt(r) N_t with r = `drift` in [0, 1] and N_t standard
+    normal, which keeps the variance of 1. `noise` is the deviation added to values.
+    """
+    rng = np.random.default_rng(seed)
+    r = np.broadcast_to(drift, d_k)[:, None]
+    maps = rng.standard_normal((T, d_k, d_v))
+    for t in range(1, T):
+        maps[t] = np.sqrt(1 - r) * maps[t - 1] + np.sqrt(r) * maps[t]
+    return _told(rng, maps, noise)
+
+
+def switching(
+    seed: int, T: int, d_k: int, d_v: int, *, every: int, noise: float = 0.0
+) -> Stream:
+    """A map that stays for `every` tokens, at least 1, and is then drawn anew."""
+    rng = np.random.default_rng(seed)
+    maps = rng.standard_normal((-(-T // every), d_k, d_v))
+    return _told(rng, maps.repeat(every, axis=0)[:T], noise)
+
+
+def answers_before(
+    form: Callable[..., Any], stream: Stream, **inputs: Any
+) -> np.ndarray:
+    """What a mechanism says at k_t before it is told v_t: [T, d_v].
+
+    `form` is any form of a mechanism that reads after it writes, so token t - 1 asks
+    what token t will be. Nothing is known at first, and zero is the answer.
+    """
+    asked = np.roll(stream.k, -1, axis=0)
+    o, _ = form(asked, stream.k, stream.v, **inputs)
+    return np.concatenate([np.zeros_like(o[:1]), o[:-1]])
+
+
+def online_error(said: np.ndarray, stream: Stream) -> float:
+    """Mean square of what was said less what was then told, over all coordinates."""
+    return float(((said - stream.v) ** 2).mean())
+
+
+def map_errors(states: np.ndarray, stream: Stream) -> np.ndarray:
+    """Error at each token of the states S [T, d_k, d_v], over all keys there are.
+
+    Keys point anywhere with equal chance, so the mean square of (S - W)'k is that of
+    the entries of S - W. Values are clean.
+    """
+    return ((states - stream.W) ** 2).mean(axis=(1, 2))
+
+
+def mini_batch_errors(
+    streams: Sequence[Stream], inner_batch: int, rates: Sequence[float]
+) -> np.ndarray:
+    """Online errors [rates, streams] of a linear map trained by mini-batches.
+
+    TTT-Linear in its plain form: the gradients of a mini-batch are taken where it
+    started, and each token is answered by the sum of those before it. Infinity where
+    the training ran away. [sun2024ttt]
+    """
+    errors = np.full((len(rates), len(streams)), np.inf)
+    for i, rate in enumerate(rates):
+        for j, stream in enumerate(streams):
+            inputs: dict[str, Any] = {"beta": np.full(len(stream.k), float(rate))}
+            if inner_batch == 1:
+                # the same thing, and its chunks are longer than a token
+                form = delta_rule.chunkwise
+            else:
+                form = ttt_linear.chunkwise
+                inputs |= {"inner_batch": inner_batch, "chunk_size": inner_batch}
+            with np.errstate(over="ignore", invalid="ignore"):
+                error = online_error(answers_before(form, stream, **inputs), stream)
+            if np.isfinite(error):
+                errors[i, j] = error
+    return errors
+
+
+def _told(rng: np.random.Generator, maps: np.ndarray, noise: float) -> Stream:
+    T, d_k, d_v = maps.shape
+    k = unit_vectors(rng, T, d_k)
+    # entries of variance 1 and keys of length 1 make clean values of variance 1
+    v = np.einsum("tk,tkv->tv", k, maps) + noise * rng.standard_normal((T, d_v))
+    return Stream(k, v, maps)

@@ -287,6 +287,13 @@ _SYMBOLS = (
         elsewhere="minus a (RWKV-7 kernels)",
     ),
     Symbol(
+        name="W_0",
+        tex="W_0",
+        shapes=(("d_k", "d_v"),),
+        role="state",
+        meaning="the linear map from which learning starts, where errors are taken",
+    ),
+    Symbol(
         name="gram_beta",
         tex="\\beta'_t",
         shapes=(("T",),),

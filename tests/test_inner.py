@@ -130,17 +130,6 @@ def test_the_slope_through_a_layer_norm_is_that_of_torch():
     assert np.allclose(inner.slope(z, k, y, norm), at.grad.numpy(), atol=1e-13)
 
 
-def test_newton_and_schulz_bring_singular_values_near_one(record_property):
-    """T7: where a singular value s of ||G|| = 1 goes, by either set of coefficients."""
-    s = np.geomspace(0.01, 1, 2001)
-    for name, wanted in (("MUON", (0.682, 1.134)), ("MUON_LACT", (0.978, 1.032))):
-        y = s.copy()
-        for a, b, c in getattr(inner, name):
-            y = a * y + b * y**3 + c * y**5
-        assert np.allclose((y.min(), y.max()), wanted, atol=1e-3)
-        record_property(f"{name} sends [0.01, 1] to", f"{y.min():.3f}, {y.max():.3f}")
-
-
 @pytest.mark.parametrize("shape", [(6, 3), (3, 6), (4, 4)])
 def test_newton_and_schulz_keep_the_singular_vectors(shape):
     G = np.random.default_rng(4).standard_normal(shape)

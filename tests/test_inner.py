@@ -151,6 +151,18 @@ def test_newton_and_schulz_leave_small_directions_small(coefficients):
     assert X[1, 1] < 0.006
 
 
+@pytest.mark.parametrize("coefficients", [inner.MUON, inner.MUON_LACT])
+def test_one_tokens_step_has_its_length_changed_and_nothing_else(coefficients):
+    """So Muon leaves linear attention only where several tokens share a step."""
+    rng = np.random.default_rng(0)
+    phi, g = rng.standard_normal(6), rng.standard_normal(4)
+    X = inner.newton_schulz(np.outer(phi, g), coefficients)
+    length = np.linalg.norm(X)
+    assert 0.6 < length < 1.2
+    alone = np.outer(phi, g) / np.linalg.norm(phi) / np.linalg.norm(g)
+    assert np.allclose(X, length * alone, rtol=0, atol=1e-13)
+
+
 def test_a_learner_that_does_not_fit_is_named():
     k, f = np.ones((2, 4)), inner.zeros(Linear, np.ones((2, 4)), np.ones((2, 3)))
     with pytest.raises(ValueError, match=r"^S\.W: d_v is 3 but v has d_v = 2"):

@@ -102,13 +102,15 @@ def chunk_forms(
     ) -> Any:
         """Parallel inside a chunk of C, recurrent between."""
         S, o = begin(kv, S, others), np.empty_like(kv[-1])
+        names, own = inspect.signature(step).parameters, getattr(step, "own_shapes", {})
+        given = dict(zip(names, (q, *kv), strict=False)) | others
         for first in range(0, len(o), chunk_size):
             c = slice(first, first + chunk_size)
             here = {
-                name: x[c] if memory.has_rows(name, others) else x
-                for name, x in others.items()
+                name: x[c] if memory.has_rows(name, given, own) else x
+                for name, x in given.items()
             }
-            o[c], S = chunk(q[c], *(x[c] for x in kv), S=S, **here)
+            o[c], S = chunk(**here, S=S)
         return o, S
 
     return _as_forms(step, recurrent, parallel, chunkwise)

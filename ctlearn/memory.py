@@ -193,28 +193,34 @@ def scan(
 ) -> tuple[np.ndarray, Any]:
     """Fold `step` over the tokens, from state S.
 
-    `tokens` are what the step takes first: q, k, v as a rule, the values last. Of the
-    other arguments, those to which the glossary gives a row for each token are
-    handed on row by row, and the rest as they are.
+    `tokens` are what the step takes first: q, k, v as a rule, the values last. Of all
+    arguments, those that have a row for each token are handed on row by row, and the
+    rest as they are.
     """
+    own = getattr(step, "own_shapes", {})
     # the caller has checked the whole sequence: no second check at each token
     step = inspect.unwrap(step)
-    rows = {name: others.pop(name) for name in list(others) if has_rows(name, others)}
+    given = dict(zip(inspect.signature(step).parameters, tokens, strict=False)) | others
+    rows = {name: given.pop(name) for name in list(given) if has_rows(name, given, own)}
     v = tokens[-1]
     o = np.empty((len(v), v.shape[-1]), dtype=v.dtype)
     for t in range(len(v)):
         at_t = {name: x[t] for name, x in rows.items()}
-        o[t], S = step(*(x[t] for x in tokens), **at_t, S=S, **others)
+        o[t], S = step(**at_t, **given, S=S)
     return o, S
 
 
-def has_rows(name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether the argument of that name is given and has a row for each token."""
-    return (
-        arguments[name] is not None
-        and name in GLOSSARY
-        and any("T" in shape for shape in GLOSSARY[name].shapes)
-    )
+def has_rows(
+    name: str, arguments: Mapping[str, Any], own: Mapping[str, Shape] | None = None
+) -> bool:
+    """Whether the argument of that name is given and has a row for each token.
+
+    The glossary says so, or `own` where a form has a shape of its own.
+    """
+    if arguments[name] is None or name not in GLOSSARY:
+        return False
+    shapes = (own[name],) if own and name in own else GLOSSARY[name].shapes
+    return any("T" in shape for shape in shapes)
 
 
 def pairs(x: np.ndarray, y: np.ndarray, D: np.ndarray) -> np.ndarray:

@@ -75,6 +75,23 @@ def sqrt(x: Any) -> Any:
     return _each(sympy.sqrt, x)
 
 
+def sign(x: Any) -> Any:
+    """-1, 0 or 1 for each entry, as it is below, at or above 0."""
+    if not is_exact(x):
+        return np.sign(x)
+    import sympy
+
+    return _each(sympy.sign, x)
+
+
+def signed_power(x: Any, n: Any) -> Any:
+    """sign(x) |x|^n of each entry, for n >= 0; 0 stays 0 even for n = 0."""
+    if not is_exact(x):
+        return np.sign(x) * np.abs(x) ** n
+    # x itself for n = 1, which SymPy does not make of sign(x) |x|
+    return _each(lambda a: abs(a) ** (n - 1) * a if a != 0 else a, x)
+
+
 def minus_infinity(like: np.ndarray) -> Any:
     """Minus infinity among the numbers of `like`."""
     if not is_exact(like):

@@ -294,6 +294,14 @@ _SYMBOLS = (
         meaning="the linear map from which learning starts, where errors are taken",
     ),
     Symbol(
+        name="threshold",
+        tex="\\delta_t",
+        shapes=(("T",), ("T", "d_v")),
+        role="rate",
+        meaning="how large an error may be before it counts as an outlier",
+        range="above 0; ∞ for none",
+    ),
+    Symbol(
         name="gram_beta",
         tex="\\beta'_t",
         shapes=(("T",),),
@@ -430,6 +438,22 @@ _SYMBOLS = (
         role="rate",
         meaning="coefficients of each step of Newton and Schulz's iteration",
         elsewhere="ns_coefficients (Muon)",
+    ),
+    Symbol(
+        name="powers",
+        tex="(r, s)",
+        role="rate",
+        meaning="exponents of a loss |e|^r and of the norm ‖A‖ₛ of gathered steps",
+        range="r at least 1, s above 1",
+        elsewhere="(p, q) (MIRAS)",
+    ),
+    Symbol(
+        name="mass",
+        tex="c",
+        shapes=((),),
+        role="rate",
+        meaning="the sum of weights that lie on a simplex",
+        range="above 0",
     ),
     Symbol(
         name="levels",

@@ -20,7 +20,8 @@ MIXERS = sorted((ROOT / "ctlearn" / "mixers").glob("[!_]*.py"))
 # Imports go down: a module may import from its own rank (its own folder) and below.
 RANKS = (
     {"scalars", "shapes"},
-    {"buckets", "cost", "features", "inner", "memory", "supplies", "systems"},
+    {"buckets", "cost", "features", "inner", "memory", "objectives"}
+    | {"supplies", "systems"},
     {"mechanism"},
     {"mixers"},
     {"identities", "tasks", "explore", "plots", "listing"},

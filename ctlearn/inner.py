@@ -247,18 +247,6 @@ class Training(NamedTuple):
         f = each(np.copy, self.f)
         return Training(f, total, np.asarray(seen, dtype=self.seen.dtype))
 
-    @classmethod
-    def begin(
-        cls, k: np.ndarray, v: np.ndarray, S: Any, kinds: Sequence[type]
-    ) -> "Training":
-        """A copy of the state `S`, whose learner must be one of `kinds` and fit."""
-        if not isinstance(S, cls):
-            raise TypeError(
-                f"S: expected a Training(f, total, seen), got {type(S).__name__}"
-            )
-        f, total = copied_learners((S.f, S.total), k, v, kinds)
-        return cls(f, total, S.seen.copy())
-
 
 class Momentum(NamedTuple):
     """A model that learns with momentum, by mini-batches.
@@ -282,25 +270,28 @@ class Momentum(NamedTuple):
         """After n more tokens: a full mini-batch makes M the start of the next one."""
         return Momentum(M, P, *next_start(self, M, n, inner_batch))
 
-    @classmethod
-    def begin(
-        cls, k: np.ndarray, v: np.ndarray, S: Any, kinds: Sequence[type]
-    ) -> "Momentum":
-        """A copy of S, whose learner must be one of `kinds` and fit, or a zero one."""
-        S = cls.start(zeros(kinds[0], k, v)) if S is None else S
-        if not isinstance(S, cls):
-            raise TypeError(
-                f"S: expected a Momentum(M, P, at, seen), got {type(S).__name__}"
-            )
-        M, P, at = copied_learners((S.M, S.P, S.at), k, v, kinds)
-        return cls(M, P, at, S.seen.copy())
-
 
 def next_start(S: Any, M: Any, n: int, inner_batch: int) -> tuple[Any, np.ndarray]:
     """The next `at` and `seen` of a state that has both, when n more tokens made M."""
     seen = (int(S.seen) + n) % inner_batch
     at = each(np.copy, S.at if seen else M)
     return at, np.asarray(seen, dtype=S.seen.dtype)
+
+
+def begun(
+    kind: Any, k: np.ndarray, v: np.ndarray, S: Any, learners: Sequence[type]
+) -> Any:
+    """A copy of the state S, or one about to read its first token, from zero weights.
+
+    `kind` is Training, Momentum or their like. Raises TypeError if S is another one or
+    its learners are not among `learners`, and ValueError if they do not fit k and v.
+    """
+    S = kind.start(zeros(learners[0], k, v)) if S is None else S
+    if not isinstance(S, kind):
+        wanted = f"{kind.__name__}({', '.join(kind._fields)})"
+        raise TypeError(f"S: expected a {wanted}, got {type(S).__name__}")
+    *found, seen = S
+    return kind(*copied_learners(found, k, v, learners), seen.copy())
 
 
 def copied_learners(
@@ -472,6 +463,23 @@ def newton_schulz(
         A = X @ X.swapaxes(-2, -1)
         X = a * X + (b * A + c * (A @ A)) @ X
     return X.swapaxes(-2, -1) if tall else X
+
+
+def of_one_strength(
+    learner: Any, coefficients: Sequence[tuple[float, float, float]]
+) -> Any:
+    """The learner's matrices after `newton_schulz`, its vectors as they are.
+
+    Without coefficients all is as it is. It may be several learners, whose weights then
+    have a first axis.
+    """
+    shapes = SHAPES[type(learner)]
+    return type(learner)(
+        *(
+            newton_schulz(w, coefficients) if coefficients and len(shape) == 2 else w
+            for w, shape in zip(learner, shapes, strict=True)
+        )
+    )
 
 
 def _mixed(q: np.ndarray, terms: Sequence[tuple[Any, np.ndarray]]) -> np.ndarray:

@@ -89,7 +89,7 @@ def train(S: State, muon: tuple[tuple[float, float, float], ...]) -> State:
     """One step on a full mini-batch: momentum, Muon, lengths."""
     mean = np.asarray(S.gates / S.seen)
     D = each(lambda d, before: d + mean * before, S.total, S.before)
-    W = each(lambda w, d: w + (inner.newton_schulz(d, muon) if muon else d), S.f, D)
+    W = each(np.add, S.f, inner.of_one_strength(D, muon))
     if S.lengths:
         W = each(inner.with_lengths, W, S.lengths)
     return State(

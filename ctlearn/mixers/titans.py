@@ -76,7 +76,7 @@ def block(
 
 
 recurrent, chunkwise = inner.inner_forms(
-    step, block, lambda k, v, S: Momentum.begin(k, v, S, (Linear, Perceptron))
+    step, block, lambda k, v, S: inner.begun(Momentum, k, v, S, (Linear, Perceptron))
 )
 
 
@@ -85,7 +85,8 @@ def _without_momentum(x: Inputs) -> Inputs:
     return x | {"log_mu": none, "inner_batch": 1}
 
 
-def _as_gated_delta_rule(x: Inputs) -> Inputs:
+def as_gated_delta_rule(x: Inputs) -> Inputs:
+    """What makes the gated delta rule, which forgets first, of one step as above."""
     alpha = exp(x["log_decay"])
     same = {name: x[name] for name in ("q", "k", "log_decay")}
     return same | {"beta": 2 * x["beta"] / alpha, "v": alpha[:, None] * x["v"]}
@@ -122,7 +123,7 @@ MECHANISM = Mechanism(
             setting=r"\mu_t = 0, \; b = 1, \; \beta_t^\prime = 2 \beta_t / \alpha_t, "
             r"\; v_t^\prime = \alpha_t v_t",
             here=_without_momentum,
-            there=_as_gated_delta_rule,
+            there=as_gated_delta_rule,
         ),
         Limit(
             target="comba",

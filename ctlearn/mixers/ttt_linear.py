@@ -83,8 +83,7 @@ def begin(
             f"reader_rate: expected one for each of inner_batch = {inner_batch} tokens,"
             f" got {len(reader_rate)}"
         )
-    S = Training.start(inner.zeros(Linear, k, v)) if S is None else S
-    return Training.begin(k, v, S, (Linear, Affine, Perceptron))
+    return inner.begun(Training, k, v, S, (Linear, Affine, Perceptron))
 
 
 recurrent, chunkwise = inner.inner_forms(step, block, begin)

@@ -45,7 +45,7 @@ def begin(
         if S is None
         else S
     )
-    S = Training.begin(k, v, S, (Perceptron,))
+    S = inner.begun(Training, k, v, S, (Perceptron,))
     return ttt_linear.begin(k, v, S, inner_batch, reader_rate, norm)
 
 

@@ -15,6 +15,7 @@ from ctlearn.mechanism import Limit, Mechanism, Place, chunk_forms
 from ctlearn.mixers.softmax_attention import Cache, extend, initial_cache
 from ctlearn.scalars import minus_infinity
 from ctlearn.shapes import checked_step
+from ctlearn.windows import in_window
 
 
 @checked_step
@@ -31,9 +32,7 @@ def _chunk(
 ) -> tuple[np.ndarray, Cache]:
     """C tokens and the buffer before them in one banded matrix, C + w wide."""
     S = extend(S, k, v)
-    query = (len(S.K) - len(k) + np.arange(len(k)))[:, None]
-    key = np.arange(len(S.K))
-    seen = (query - window < key) & (key <= query)
+    seen = in_window(len(k), len(S.K), window)
     scores = np.where(seen, q @ S.K.T, minus_infinity(q))
     return softmax_feature(scores) @ S.V, _last(window, S)
 

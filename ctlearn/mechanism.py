@@ -18,6 +18,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ctlearn import memory
+from ctlearn.scalars import minus_infinity
 from ctlearn.shapes import GLOSSARY, Shape, checked
 from ctlearn.supplies import Supply
 
@@ -131,6 +132,14 @@ def _as_forms(step: Callable, *forms: Any) -> tuple[Callable, Callable, Callable
     return recurrent, parallel, chunkwise
 
 
+def empty_token_first(inputs: Inputs) -> Inputs:
+    """An `opening` where all arrays are by token: one in front whose rows are zero."""
+    return {
+        name: np.concatenate([np.zeros_like(x[:1]), x]) if np.ndim(x) else x
+        for name, x in inputs.items()
+    }
+
+
 def _taken(function: Callable, inputs: Inputs) -> Inputs:
     """Those of the inputs that the function asks for."""
     asked = inspect.signature(function).parameters
@@ -193,6 +202,10 @@ class Mechanism:
     would never learn. `variants` are further settings in which the mechanism is to be
     tested: by name, what changes in this declaration. `symbolic_tokens` is how many
     tokens free symbols can bear before a check takes too long.
+
+    A document may stand behind others in one row and be read as if alone where every
+    decay is minus infinity at its first token. `opening` is what else must change in
+    its inputs for that; if it adds tokens in front, their answers are nobody's.
     """
 
     module: str
@@ -207,6 +220,7 @@ class Mechanism:
     start: Callable[[Supply, int, int], Any] | None = None
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     symbolic_tokens: int = 4
+    opening: Callable[[Inputs], Inputs] | None = None
 
     @property
     def settings(self) -> dict[str, "Mechanism"]:
@@ -243,13 +257,42 @@ class Mechanism:
         assert self.write is not None
         return self.write(**_taken(self.write, inputs))
 
-    def draw(self, supply: Supply, T: int, d_k: int, d_v: int) -> Inputs:
-        """Inputs for T tokens, each from its domain in its shape."""
+    @property
+    def by_token(self) -> frozenset[str]:
+        """The inputs that have a row for each token."""
+        return frozenset(name for name in self.inputs if self.shape(name)[:1] == ("T",))
+
+    @property
+    def decays(self) -> frozenset[str]:
+        """The inputs that say at every token what is kept."""
+        return frozenset(n for n in self.by_token if GLOSSARY[n].role == "decay")
+
+    def rows(self, inputs: Inputs, part: Any) -> Inputs:
+        """Some of the tokens, an index or a slice; what holds for all tokens stays."""
+        return {n: x[part] if n in self.by_token else x for n, x in inputs.items()}
+
+    def opened(self, inputs: Inputs) -> Inputs:
+        """A document's inputs for a place behind others in one row."""
+        inputs = inputs if self.opening is None else self.opening(inputs)
+        decays = {name: inputs[name].copy() for name in self.decays}
+        for decay in decays.values():
+            decay[:1] = minus_infinity(decay)
+        return inputs | decays
+
+    def draw(
+        self, supply: Supply, T: int, d_k: int, d_v: int, *, free: bool = False
+    ) -> Inputs:
+        """Inputs for T tokens, each from its domain in its shape.
+
+        `free` leaves rows of length one free to have any, which claims more.
+        """
         sizes = {"T": T, "d_k": d_k, "d_v": d_v}
         arrays = {}
         for name, drawn in self.inputs.items():
             size = [sizes[x] if x in sizes else int(x) for x in self.shape(name)]
-            arrays[name] = supply.draw(name, drawn.partition(" ")[0], *size)
+            domain = drawn.partition(" ")[0]
+            domain = "real" if free and domain == "unit" else domain
+            arrays[name] = supply.draw(name, domain, *size)
         return arrays | dict(self.constants)
 
     def shape(self, name: str) -> Shape:

@@ -5,8 +5,10 @@
     o_t = S_t' q_t                               read
 
 With `read_first` the erased answer is read before the memory forgets: S_{t-1}' e_t
-takes the place of F_t' e_t. A mechanism of the family is a choice of k, e, z and a.
-One head: q, k, e [T, d_k], z [T, d_v], log_decay = log a [T] or [T, d_k], S [d_k, d_v].
+takes the place of F_t' e_t. So a_t = 0 clears the memory for what follows, but with
+`read_first` only where e_t = 0 too. A mechanism of the family is a choice of k, e, z
+and a. One head: q, k, e [T, d_k], z [T, d_v], log_decay = log a [T] or [T, d_k], and
+S [d_k, d_v].
 
 Four plans compute the same thing. Each takes a state (or None, for zeros) and returns
 (o, S); none writes to its arguments. Numbers may be floats, SymPy rationals or symbols.

@@ -223,7 +223,7 @@ _SYMBOLS = (
         shapes=(("T",), ("T", "d_k")),
         role="decay",
         meaning="log of what the state keeps, for the head or for each key channel",
-        range="[−∞, 0]; −∞ forgets everything, exactly",
+        range="[−∞, 0]; −∞ keeps nothing, exactly",
         elsewhere="g or gk (flash-linear-attention), dA (Mamba-2), log γ (RetNet)",
     ),
     Symbol(

@@ -144,6 +144,27 @@ def test_case_4_minus_infinity_forgets_everything(at, decay):
         equal((o[at:], S), (o_fresh, S_fresh))
 
 
+@pytest.mark.parametrize("decay", ["scalar", "vector"])
+def test_case_4_a_memory_that_reads_first_forgets_all_but_its_answer(decay):
+    """The token that forgets has read the old memory, unless it erases nothing."""
+    supply = Floats(4)
+    x = tokens(supply, 20, 5, 3, decay=decay, erase=True)
+    x["log_decay"][8] = -np.inf
+    S = supply.real("S", 5, 3)
+    fresh = {name: array[8:].copy() for name, array in x.items()}
+    before = {name: array[:8] for name, array in x.items()}
+    _, old = memory.recurrent(**before, S=S, read_first=True)
+    fresh["z"][0] -= old.T @ x["e"][8]
+    wanted = memory.recurrent(**fresh, read_first=True)
+    for o, S_end in plans(x, S=S, read_first=True):
+        equal((o[8:], S_end), wanted)
+    x["e"][8] = fresh["e"][0] = 0
+    fresh["z"][0] = x["z"][8]
+    alone = memory.recurrent(**fresh, read_first=True)
+    for o, S_end in plans(x, S=S, read_first=True):
+        equal((o[8:], S_end), alone)
+
+
 @pytest.mark.parametrize("g", [-0.01, -0.5, -2.0, -5.0, -20.0])
 def test_case_5_one_channel_decays_fast(g):
     x = tokens(Floats(5, "float32"), 65, 8, 6, decay="vector", erase=True)

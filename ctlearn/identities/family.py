@@ -32,11 +32,8 @@ def _short(mechanism: Mechanism) -> str:
 
 
 def _draw(mechanism: Mechanism, supply: Supply, T: int, d_k: int, d_v: int) -> Inputs:
-    """Inputs from their domains; symbolic keys are left free, which claims more."""
-    inputs = mechanism.draw(supply, T, d_k, d_v)
-    if isinstance(supply, Symbols) and "k" in inputs:
-        inputs["k"] = supply.real("k", *inputs["k"].shape)
-    return inputs
+    """Inputs from their domains; symbols need no lengths of one."""
+    return mechanism.draw(supply, T, d_k, d_v, free=isinstance(supply, Symbols))
 
 
 def _membership(mechanism: Mechanism) -> Identity:

@@ -8,8 +8,13 @@ with c = sigmoid of a learned number for each head, and a learned correction del
 at the start, or 0.02 in small models. The error is that of the undecayed state, so with
 p = k and delta = 0 this is the "read-first" gated delta rule, into which momentum-free
 Titans and RWKV-7 fall too.
-[hu2025comba, its update and output; what is above is the released chunk code, the
-recurrence beside it decays first and differs]
+
+So alpha = 0 alone does not begin a new document: its first value would still be
+compared with the old memory's answer. With p = 0 there too, and delta p taken off q
+beforehand, it does.
+[hu2025comba, its update and output, as the chunk code in flash-linear-attention has
+them; the recurrence beside that code decays first, which is another mechanism, and the
+layer makes p a unit vector, which undoes c]
 """
 
 from typing import Any
@@ -65,6 +70,14 @@ def ask(q: np.ndarray, *, p: np.ndarray, correction: Any) -> np.ndarray:
 recurrent, parallel, chunkwise = family_forms(step, write, ask)
 
 
+def _opening(x: Inputs) -> Inputs:
+    """Compare the first value with nothing, and ask what would have been asked."""
+    q, p = x["q"].copy(), x["p"].copy()
+    q[:1] = ask(q[:1], p=p[:1], correction=x["correction"])
+    p[:1] = 0
+    return x | {"q": q, "p": p}
+
+
 def _read_first(x: Inputs) -> Inputs:
     return x | {"p": x["k"], "correction": 0 * x["correction"]}
 
@@ -78,10 +91,11 @@ MECHANISM = Mechanism(
         "k": "unit",
         "v": "real",
         "log_decay": "log_decay [T]",
-        "p": "real",
+        "p": "unit",
         "beta": "rate",
         "correction": "rate",
     },
+    opening=_opening,
     place=Place(
         function_class="linear map",
         objective="squared error, the answer read at p",

@@ -5,12 +5,23 @@
 alpha_t in [0, 1]^{d_k}; there is no other key than 1 - alpha_t, so each row of S is a
 running mean of the values, and a channel that keeps for long also writes little. A
 layer makes alpha = l + (1 - l) sigmoid(f) with a lower bound l that grows with depth,
-and q a swish. [qin2024, its recurrence with outer-product state expansion]
+and q a swish.
+
+A document's first key is its own 1 - alpha, which alpha = 0 would change. So what
+begins a new document is a token in front of it, with alpha = 0 and v = 0.
+[qin2024, its recurrence with outer-product state expansion]
 """
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
+from ctlearn.mechanism import (
+    Limit,
+    Mechanism,
+    Place,
+    Write,
+    empty_token_first,
+    family_forms,
+)
 from ctlearn.scalars import exp, expm1
 from ctlearn.shapes import checked_step
 
@@ -37,6 +48,7 @@ MECHANISM = Mechanism(
     title="HGRN2 (gated linear recurrence with state expansion)",
     citations=("qin2024",),
     inputs={"q": "real", "v": "real", "log_decay": "log_decay"},
+    opening=empty_token_first,
     place=Place(
         function_class="linear map",
         objective="dot product",

@@ -4,7 +4,8 @@
     S_t = alpha_t S_{t-1} - beta_t M_t,   o_t = S_t' q_t
 
 Heavy-ball descent with forgetting: alpha and mu in [0, 1], eta and beta in (0, 1). The
-answer is read at p, before forgetting. With p = k and beta = 1 it is Titans' memory
+answer is read at p, before forgetting, so that alpha = mu = 0 alone does not begin a
+new document; with p = 0 there too it does. With p = k and beta = 1 it is Titans' memory
 with a linear map. What token j wrote reaches the state at i with the weight
 
     G_ij = eta_j sum_{j<=r<=i} beta_r prod_{j<s<=r} mu_s prod_{r<s<=i} alpha_s
@@ -88,6 +89,13 @@ def _initial_state(k: Array, v: Array, S: State | None) -> State:
 recurrent, parallel, chunkwise = chunk_forms(step, _chunk, _initial_state)
 
 
+def _opening(x: Inputs) -> Inputs:
+    """Compare the first value with nothing."""
+    p = x["p"].copy()
+    p[:1] = 0
+    return x | {"p": p}
+
+
 def _comba(x: Inputs) -> Inputs:
     names = ("q", "k", "v", "log_decay", "p")
     return {n: x[n] for n in names} | {"beta": x["eta"] * x["beta"], "correction": 0}
@@ -110,6 +118,7 @@ MECHANISM = Mechanism(
         state="2 * d_k * d_v",
     ),
     symbolic_tokens=3,
+    opening=_opening,
     limits=(
         Limit(
             target="titans",

@@ -4,7 +4,8 @@
     o_t = S_t' q_t
 
 kappa_t is a unit row, a_t in (0, 1)^{d_k} says how much of the answer at kappa each key
-channel gives up, alpha_t in (0, 1]^{d_k}. The answer is read before forgetting. Two
+channel gives up, alpha_t in [0, 1]^{d_k}. The answer is read before forgetting, so
+alpha = 0 alone does not begin a new document; with a = 0 there too it does. Two
 write directions, a * kappa and k, make it the family's "diagonal plus low rank" cousin:
 a stands on the side that writes the erasure, where gated delta rule 2 has b on the
 side that reads. In the paper q, alpha and k are r, w and k-tilde = k (1 + (a - 1) k_a),
@@ -100,6 +101,13 @@ def _chunk(
     return o, S
 
 
+def _opening(x: Inputs) -> Inputs:
+    """Give up nothing of the old answer: nothing of it is left to be taken from."""
+    a = x["a"].copy()
+    a[:1] = 0
+    return x | {"a": a}
+
+
 def _one_direction(x: Inputs) -> Inputs:
     """Read, erase and write at kappa, by one rate and one decay a token."""
     flat = {name: 0 * x[name] + x[name][:, :1] for name in ("log_decay", "a")}
@@ -127,6 +135,7 @@ MECHANISM = Mechanism(
         state="d_k * d_v",
     ),
     symbolic_tokens=3,
+    opening=_opening,
     limits=(
         Limit(
             target="comba",

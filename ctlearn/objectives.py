@@ -16,7 +16,7 @@ huber_switched     Yaad's: of no loss the slope
 Links (A is an array of weights, s > 1):
 
 dual_link          half the squared L_r norm, 1/r + 1/s = 1
-printed_link       what MIRAS prints for it; of no norm the link, unless s = 2
+printed_link       what MIRAS prints for it; the link of nothing, unless s = 2
 simplex            the entropy, over non-negative weights of a given sum  [kivinen1997]
 """
 
@@ -88,7 +88,8 @@ def dual_link(A: np.ndarray, s: Any) -> np.ndarray:
 def printed_link(A: np.ndarray, s: Any) -> np.ndarray:
     """A / ||A||_s^(s-2), without the power of each entry that `dual_link` has.
 
-    For s = 4 twice A has half the weights, and A = 0 has no weights at all.
+    It is the slope of no function, so that no retention has it for a link, unless s is
+    2. For s = 4 twice A has half the weights, and A = 0 has no weights at all.
     [behrouz2025miras, eq. 24, reported]
     """
     return A / _norm(A, s) ** (s - 2) if s != 2 else np.copy(A)
@@ -142,19 +143,6 @@ class Fading(NamedTuple):
         p, G = kept[1:, 0], kept[1:, 1:] * beta
         o = self.at.read_after(q, k, g, G, [(p, self.M)])
         return o, p[-1], self.at.gradient(k, G[-1][:, None] * g)
-
-    @classmethod
-    def begin(
-        cls, k: np.ndarray, v: np.ndarray, S: Any, kinds: Sequence[type]
-    ) -> "Fading":
-        """A copy of S, whose learner must be one of `kinds` and fit, or a zero one."""
-        S = cls.start(inner.zeros(kinds[0], k, v)) if S is None else S
-        if not isinstance(S, cls):
-            raise TypeError(
-                f"S: expected a Fading(M, at, seen), got {type(S).__name__}"
-            )
-        M, at = inner.copied_learners((S.M, S.at), k, v, kinds)
-        return cls(M, at, S.seen.copy())
 
 
 class Mirror(NamedTuple):
@@ -211,7 +199,7 @@ class Mirror(NamedTuple):
         if not isinstance(S, cls):
             raise TypeError(f"S: expected a Mirror(A, f), got {type(S).__name__}")
         (A,) = inner.copied_learners((S.A,), k, v, kinds)
-        return cls(A, Fading.begin(k, v, S.f, kinds))
+        return cls(A, inner.begun(Fading, k, v, S.f, kinds))
 
 
 def _inside(e: np.ndarray, threshold: Any) -> tuple[np.ndarray, np.ndarray]:

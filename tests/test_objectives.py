@@ -185,6 +185,19 @@ def test_the_printed_link_turns_scale_upside_down():
         assert np.isnan(printed(0 * A, 4)).all()
 
 
+@pytest.mark.parametrize("s", [2, 3, 4])
+def test_the_printed_link_is_the_slope_of_nothing_unless_s_is_two(s):
+    """SymPy's matrix of second derivatives is symmetric for the true link alone."""
+    A = np.array(sympy.symbols("a:3", positive=True), dtype=object)
+    at = dict(zip(A, rationals(3, seed=3) ** 2, strict=True))
+    for link, symmetric in (
+        (objectives.dual_link, True),
+        (objectives.printed_link, s == 2),
+    ):
+        J = sympy.Matrix(list(link(A, s))).jacobian(list(A)).subs(at)
+        assert (sympy.simplify(J - J.T) == sympy.zeros(3, 3)) == symmetric
+
+
 def test_at_two_no_root_is_taken_and_the_link_is_none():
     A = rationals(2, 3)
     for link in (objectives.dual_link, objectives.printed_link):
@@ -206,7 +219,7 @@ def test_a_state_that_does_not_fit_is_named():
     kinds = (Linear, Perceptron)
     f = inner.zeros(Linear, k, v)
     with pytest.raises(TypeError, match=r"^S: expected a Fading\(M, at, seen\), got"):
-        Fading.begin(k, v, f.W, kinds)
+        Mirror.begin(k, v, Mirror(f, f), kinds, np.copy)
     with pytest.raises(TypeError, match=r"^S: expected a Mirror\(A, f\), got Fading"):
         Mirror.begin(k, v, Fading.start(f), kinds, np.copy)
     with pytest.raises(ValueError, match=r"^S\.W: d_v is 3 but v has d_v = 2"):

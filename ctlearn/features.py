@@ -49,6 +49,18 @@ def dpfp(x: np.ndarray, nu: int = 1) -> np.ndarray:
     return np.concatenate(rolled, axis=-1)
 
 
+def sum_to_one(x: np.ndarray) -> np.ndarray:
+    """Divide non-negative features by their sum, where a read has no normaliser.
+
+    Then x'x is at most 1, and a delta rule of step size up to 1 never overshoots.
+    Raises ValueError if the features are all zero. [schlag2021]
+    """
+    total = x.sum(axis=-1, keepdims=True)
+    if not is_exact(total) and np.any(total == 0):
+        raise ValueError("x: expected features with a sum above 0, got a sum of 0")
+    return x / total
+
+
 def taylor(x: np.ndarray) -> np.ndarray:
     """1, x and its products over sqrt(2), [d] to [1 + d + d^2]: 1 + s + s^2 / 2.
 

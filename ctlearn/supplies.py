@@ -5,7 +5,8 @@ three worlds. What holds on free symbols is proved at those sizes; rationals are
 at sizes that symbols cannot reach; floats are what computers use.
 
 Domains: `real`; `unit` (rows of length one); `rate`, in (0, 1); `small`, a sixteenth
-of a rate; `positive`; `log_decay`, the log of a rate.
+of a rate; `double`, twice a rate; `positive`; `shares` (positive, rows of sum one);
+`log_decay`, the log of a rate.
 """
 
 from abc import ABC, abstractmethod
@@ -53,6 +54,15 @@ class Supply(ABC):
     def small(self, name: str, *shape: int) -> np.ndarray:
         """A sixteenth of rates: step sizes at which a non-linear model stays tame."""
         return self.rate(name, *shape) / 16
+
+    def double(self, name: str, *shape: int) -> np.ndarray:
+        """Twice rates: step sizes that may turn what they meet round."""
+        return 2 * self.rate(name, *shape)
+
+    def shares(self, name: str, *shape: int) -> np.ndarray:
+        """Positive rows of sum one, as features are that were divided by their sum."""
+        x = self.positive(name, *shape)
+        return x / x.sum(axis=-1, keepdims=True)
 
     def log_decay(self, name: str, *shape: int) -> np.ndarray:
         """Logs of rates."""

@@ -49,16 +49,21 @@ def test_unit_rows_have_length_one(supply, d):
 def test_draws_lie_in_their_domains(supply):
     if supply.world != "symbols":
         assert all(0 < x < 1 for x in supply.rate("a", 50))
+        assert all(0 < x < 2 for x in supply.double("b", 50))
+        assert max(supply.double("b", 50)) > 1
         assert all(x > 0 for x in supply.positive("p", 50))
         assert all(x < 0 for x in supply.log_decay("g", 50))
-    for domain in ("real", "rate", "small", "positive", "log_decay"):
+    shares = supply.shares("s", 4, 3)
+    assert supply.difference(shares.sum(axis=1), shares[:, 0] ** 0).equal
+    for domain in ("real", "rate", "small", "double", "positive", "log_decay"):
         assert np.shape(supply.draw("x", domain)) == ()
         assert supply.draw("x", domain, 2, 3).shape == (2, 3)
 
 
 def test_float32_stays_float32():
     supply = Floats(0, "float32")
-    for domain in ("real", "rate", "small", "positive", "log_decay", "unit"):
+    scalars = ("real", "rate", "small", "double", "positive", "log_decay")
+    for domain in (*scalars, "unit", "shares"):
         assert supply.draw("x", domain, 3, 4).dtype == np.float32
 
 

@@ -2,9 +2,15 @@
 
     S_t = S_{t-1} + beta_t k_t (v_t - S_{t-1}' k_t)',   o_t = S_t' q_t
 
-One step of gradient descent on ||S'k_t - v_t||^2 / 2 with step size beta_t. For unit
-keys and beta in [0, 2] what was there before is never stretched, I - beta kk' having
-no eigenvalue beyond 1; with beta = 1 the memory then returns v_t at k_t. The papers
+One step of gradient descent on ||S'k_t - v_t||^2 / 2 with step size beta_t. What was
+there before meets I - beta kk', whose eigenvalues are 1 across the key and 1 - beta k'k
+along it. For unit keys and beta in [0, 2] nothing is stretched. At beta = 1 the memory
+then returns v_t at k_t; from there to 2 an eigenvalue is negative and the old answer is
+turned round, without which one layer cannot follow a parity. [grazzi2025]
+
+The rule was first run on DPFP features of keys and queries, each divided by its sum:
+`sum_to_one(dpfp(k))` in `ctlearn.features`. Then k'k is at most 1, no beta up to 1
+overshoots, and beta = 1 returns v_t only if the key has a single feature. The papers
 print S with the axes exchanged.
 [schlag2021, eqs. 24-25; yang2024deltanet, section 2.2; the rule is widrow1960's]
 """
@@ -36,11 +42,15 @@ def write(k: np.ndarray, v: np.ndarray, *, beta: np.ndarray) -> Write:
 recurrent, parallel, chunkwise = family_forms(step, write)
 
 
+FREE = {
+    "test_plans_agree_on_symbols": "free symbols have no range: one test is for all"
+}
+INPUTS = {"q": "real", "k": "unit", "v": "real", "beta": "rate"}
 MECHANISM = Mechanism(
     module=__name__,
     title="Delta rule (DeltaNet)",
-    citations=("schlag2021", "yang2024deltanet", "widrow1960"),
-    inputs={"q": "real", "k": "unit", "v": "real", "beta": "rate"},
+    citations=("schlag2021", "yang2024deltanet", "widrow1960", "grazzi2025"),
+    inputs=INPUTS,
     place=Place(
         function_class="linear map",
         objective="half the squared error",
@@ -58,4 +68,14 @@ MECHANISM = Mechanism(
             there=lambda x: {name: x[name] for name in ("q", "k", "v")},
         ),
     ),
+    variants={
+        "negative eigenvalues": {
+            "inputs": INPUTS | {"beta": "double"},
+            "exempt": FREE,
+        },
+        "features that sum to one": {
+            "inputs": INPUTS | {"q": "shares", "k": "shares"},
+            "exempt": FREE,
+        },
+    },
 )

@@ -1,4 +1,4 @@
-"""The constructed layer: stacked, its best step size, its query, and GD++."""
+"""The constructed layer: stacked, on regression tasks, its query, and GD++."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from ctlearn.mixers import constructed_attention
 from ctlearn.mixers.constructed_attention import constructed, predict
 from ctlearn.supplies import Floats
+from ctlearn.tasks import in_context_regression as regression
 
 
 def draw(N, d_k, d_v, seed=0):
@@ -31,32 +32,13 @@ def test_layers_stacked_are_steps_of_gradient_descent():
         np.testing.assert_allclose(-asking[:, 4:], wanted, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("most", "eta", "error"), [(1.0, 1.5152, 1.6498), (0.5, 6.0606, 0.4125)]
-)
-def test_the_best_single_step_on_random_tasks(most, eta, error, record_property):
-    """With d = N = 10, inputs uniform up to `most` and y = w'x, the error is known.
-
-    Var x = s and E x^4 = f give E error^2 = s (d - 2 eta s d + eta^2 c), with
-    c = (N d f + N d (d - 1) s^2 + N (N - 1) d s^2) / N^2.
-    """
-    d = N = 10
-    s, f = most**2 / 3, most**4 / 5
-    c = (N * d * f + N * d * (d - 1) * s**2 + N * (N - 1) * d * s**2) / N**2
-    best = s * d / c
-    assert abs(best - eta) < 1e-4
-    assert abs(s * (d - 2 * best * s * d + best**2 * c) - error) < 1e-4
-    rng, squares = np.random.default_rng(0), []
-    for _ in range(5000):
-        x, w = rng.uniform(-most, most, (N + 1, d)), rng.standard_normal((d, 1))
-        y = x @ w
-        told = predict(x[-1:], x[:-1], y[:-1], W_0=np.zeros((d, 1)), eta=best)
-        squares.append((told[0, 0] - y[-1, 0]) ** 2)
-    spread = np.std(squares) / np.sqrt(len(squares))
-    assert abs(np.mean(squares) - error) < 3 * spread
-    record_property(
-        f"one step, inputs to {most}", f"{np.mean(squares):.3f}±{spread:.3f}"
-    )
+def test_it_takes_the_step_of_the_regression_tasks():
+    """T3 is about this layer: its best step and its training are in that task."""
+    tasks = regression.draw(0, 4, 10, 6)
+    learned, q = regression.one_step(tasks, 1.3), Floats(0).real("q", 3, 6)
+    for x, y, u in zip(tasks.x, tasks.y, learned, strict=True):
+        told = predict(q, x, y[:, None], W_0=np.zeros((6, 1)), eta=1.3)
+        np.testing.assert_allclose(told[:, 0], q @ u, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("start", [0.0, 1.0])

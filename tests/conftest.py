@@ -99,6 +99,16 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+def _table(rows: list[dict[str, str]]) -> list[str]:
+    """Rows under their columns' names, in order."""
+    texts = [list(rows[0]), *sorted(list(row.values()) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    return [
+        "  ".join(x.ljust(n) for x, n in zip(text, widths, strict=True)).rstrip()
+        for text in texts
+    ]
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """In CI, let a skip fail the run."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -108,16 +118,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what tests measured (`record_property`), then what was skipped and why."""
+    """Print what tests measured (`record_property`), then what was skipped and why.
+
+    A measurement that is a dict is a row, and stands with the others of its name.
+    """
     reporter = terminalreporter
-    measured = [
-        f"{name}: {value}"
-        for report in reporter.stats.get("passed", [])
-        for name, value in getattr(report, "user_properties", [])
-    ]
-    if measured:
-        reporter.section("measured")
-        for line in measured:
+    measured: dict[str, list] = {}
+    for report in reporter.stats.get("passed", []):
+        for name, value in getattr(report, "user_properties", []):
+            row = isinstance(value, dict)
+            title, line = (name, value) if row else ("measured", f"{name}: {value}")
+            measured.setdefault(title, []).append(line)
+    for title, lines in measured.items():
+        reporter.section(title)
+        for line in _table(lines) if isinstance(lines[0], dict) else lines:
             reporter.write_line(line)
     reasons: dict[str, int] = {}
     for report in reporter.stats.get("skipped", []):

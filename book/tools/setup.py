@@ -1,9 +1,11 @@
 """Make .venv and the site's npm packages what requirements.txt and the lock file say.
 
 Run with any Python from 3.11 on; it needs nothing installed. A second run with nothing
-changed does nothing: each half leaves a stamp that holds what it was made from.
+changed does nothing: each part leaves a stamp that holds what it was made from. The
+tests want more than the book: `--peers` adds the libraries that tests/peers asks.
 """
 
+import argparse
 import os
 import re
 import subprocess
@@ -81,6 +83,12 @@ def works(python: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+def pip_install(root: Path) -> list[str]:
+    """The command that installs into .venv what is named behind it."""
+    python = str(venv_python(root))
+    return [python, "-m", "pip", "install", "--disable-pip-version-check"]
+
+
 def set_up_python(root: Path) -> None:
     """Bring .venv up to date, or raise SetupError."""
     python = venv_python(root)
@@ -97,11 +105,24 @@ def set_up_python(root: Path) -> None:
         "(the first time this takes some minutes; most of it is PyTorch)",
         flush=True,
     )
-    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
+    pip = pip_install(root)
     run([*pip, "-r", str(root / "requirements.txt")], "Python package index")
     # setuptools is pinned like everything else, so it is not fetched once more
     editable = ["--quiet", "--no-build-isolation", "--no-deps", "-e", str(root)]
     run([*pip, *editable], "Python package index")
+    stamp.write_text(wanted, encoding="utf-8")
+
+
+def set_up_peers(root: Path) -> None:
+    """Add the peers to .venv, without moving what is there, or raise SetupError."""
+    requirements = root / "tests" / "peers" / "requirements.txt"
+    stamp = root / ".venv" / "peers-made-from.txt"
+    wanted = wanted_packages(root) + requirements.read_text(encoding="utf-8")
+    if is_current(stamp, wanted):
+        return
+    print("Installing the peers of tests/peers/requirements.txt into .venv", flush=True)
+    pins = ["-c", str(root / "requirements.txt")]
+    run([*pip_install(root), "-r", str(requirements), *pins], "Python package index")
     stamp.write_text(wanted, encoding="utf-8")
 
 
@@ -121,10 +142,15 @@ def set_up_site(root: Path) -> None:
 
 
 def main() -> int:
-    """Set up both halves; the exit status is 0 if the book can be built."""
+    """Set up what was asked; the exit status is 0 if that is there."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--peers", action="store_true", help="what tests/peers asks")
+    peers = parser.parse_args().peers
     start = time.perf_counter()
     try:
         set_up_python(ROOT)
+        if peers:
+            set_up_peers(ROOT)
         set_up_site(ROOT)
     except SetupError as error:
         print(f"\n{error}", file=sys.stderr)

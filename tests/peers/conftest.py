@@ -39,7 +39,7 @@ def peer() -> Iterator[Callable[..., Any]]:
     def call(function: str, **arguments: Any) -> Any:
         hidden = [] if function.startswith("fla.") else ["fla"]
         process = processes.get(str(hidden)) or subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("process.py")), *hidden],
+            [sys.executable, "-P", Path(__file__).with_name("process.py"), *hidden],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

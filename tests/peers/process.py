@@ -17,7 +17,7 @@ from typing import Any
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    sys.modules.update(dict.fromkeys(sys.argv[1:]))  # type: ignore[arg-type]
+    sys.modules.update(dict.fromkeys(sys.argv[1:]))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     while True:

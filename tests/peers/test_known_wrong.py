@@ -1,7 +1,8 @@
 """Peers that are known to be wrong: we differ from them, and a plain loop is with us.
 
 Each test states the recurrence once more, token by token in float64. Where the fault is
-known to the letter, the loop with the fault in it gives the peer's numbers.
+known to the letter, the loop with the fault in it gives the peer's numbers. Misprints
+and kernels that no CPU runs have their tests beside the mechanisms, in tests/mixers.
 """
 
 import numpy as np

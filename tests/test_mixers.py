@@ -54,7 +54,7 @@ def same(left, right, compare=float_difference):
 
 def runs(mechanism, inputs, S):
     """Every plan but the recurrent one, at every kind of chunk size."""
-    T = len(inputs["q"])
+    T = len(inputs["v"])
     forms = mechanism.forms
     if "parallel" in forms:
         yield forms["parallel"](**inputs, S=S)
@@ -377,8 +377,9 @@ def test_bad_calls_fail_early(mechanism):
             recurrent(**(inputs | {name: np.ones(x.shape, dtype=np.int64)}))
         with pytest.raises(TypeError, match=rf"^{name}: expected a NumPy array"):
             recurrent(**(inputs | {name: x.tolist()}))
-        with pytest.raises(ValueError, match=r"T is"):
-            recurrent(**(inputs | {name: x[:-1]}))
+        if len(mechanism.by_token) > 1:
+            with pytest.raises(ValueError, match=r"T is"):
+                recurrent(**(inputs | {name: x[:-1]}))
         with pytest.raises(TypeError, match="mixed dtypes"):
             recurrent(**(inputs | {name: x.astype(np.float32)}))
         if GLOSSARY[name].role == "decay":
@@ -387,7 +388,7 @@ def test_bad_calls_fail_early(mechanism):
             with pytest.raises(ValueError, match=rf"^{name}: .*nan"):
                 recurrent(**(inputs | {name: np.nan * x}))
     with pytest.raises(ValueError, match=r"d_k is"):
-        recurrent(**(inputs | {"q": inputs["q"][:, :-1]}))
+        recurrent(**(inputs | {"q": inputs["q"][..., :-1]}))
     for bad, error in ((0, ValueError), (-3, ValueError), (2.0, TypeError)):
         with pytest.raises(error, match=r"^chunk_size: expected"):
             chunkwise(**inputs, chunk_size=bad)

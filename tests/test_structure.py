@@ -21,7 +21,7 @@ MIXERS = sorted((ROOT / "ctlearn" / "mixers").glob("[!_]*.py"))
 RANKS = (
     {"scalars", "shapes"},
     {"buckets", "cost", "features", "inner", "memory", "objectives"}
-    | {"supplies", "systems", "windows"},
+    | {"supplies", "systems", "waves", "windows"},
     {"mechanism"},
     {"mixers"},
     {"identities", "tasks", "explore", "plots", "listing"},

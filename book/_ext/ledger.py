@@ -83,7 +83,7 @@ def as_printed(entry: dict[str, Any]) -> list[str]:
         label: entry["printed"][label]["told"]
         if label in entry["printed"]
         else "a twin in code, not the printed text"
-        for label in entry["equations"]
+        for label in [*entry["equations"], *entry["printed"]]
     }
     if len(set(told.values())) == 1:
         return [*dict.fromkeys(told.values())]

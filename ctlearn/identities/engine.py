@@ -36,6 +36,8 @@ from ctlearn.scalars import is_exact
 from ctlearn.supplies import Difference, Floats, Rationals, Supply, Symbols
 
 KINDS = ("identity", "limit", "bound", "counterexample", "erratum")
+# among what is `printed`, the text that the ledger shows rather than a page of the book
+STATEMENT = "statement"
 WORLDS = ("rationals", "symbols", "floats")  # cheapest first
 
 Sides = tuple[Any, Any]
@@ -57,8 +59,8 @@ class Identity:
     `name` is topic and claim, as `delta-rule-one-gradient-step`; by default it is made
     of the claim's module and function. `statement` is TeX. `equations` are the labels
     in the book that the claim proves, and `printed` says of those that are executed as
-    printed what their letters stand for. `mutants` maps what is wrong to the keyword
-    arguments of the claim that make it so.
+    printed what their letters stand for; under STATEMENT, that of `statement`.
+    `mutants` maps what is wrong to the keyword arguments of the claim that make it so.
     `at` overrides the sizes for symbols and for floats; `worlds` leaves out a world
     where the claim cannot be asked.
     """
@@ -84,8 +86,9 @@ class Identity:
         unknown = set(self.worlds) - set(WORLDS)
         if unknown or not self.worlds:
             raise ValueError(f"worlds: expected some of {WORLDS}, got {self.worlds}")
-        if not set(self.printed) <= set(self.equations):
-            raise ValueError(f"printed: expected some of {self.equations}")
+        texts = {STATEMENT, *self.equations}
+        if not set(self.printed) <= texts:
+            raise ValueError(f"printed: expected some of {texts}, got {self.printed}")
         if not self.name:
             topic = self.claim.__module__.rpartition(".")[2]
             name = f"{topic}-{self.claim.__name__}".replace("_", "-")
@@ -239,12 +242,13 @@ def _room(left: np.ndarray, right: np.ndarray) -> Difference:
 
 
 def _as_printed(claim: Identity) -> dict[str, Executed]:
-    """The claim's equations, run from their text where the book is at hand."""
-    book = pages.printed()
+    """The claim's statement and equations, run from their text where it is at hand."""
+    texts = {label: equation.tex for label, equation in pages.printed().items()}
+    texts[STATEMENT] = claim.statement
     return {
-        label: execute(book[label].tex, how, printed_draws(how))
+        label: execute(texts[label], how, printed_draws(how))
         for label, how in claim.printed.items()
-        if label in book
+        if label in texts
     }
 
 

@@ -7,17 +7,18 @@
 An implicit step of the delta rule: whatever beta > 0 and however long the key, it keeps
 1 - eps k'k = 1 / (1 + beta k'k) of the old answer at k, which is in (0, 1], so nothing
 has to be normalised and nothing blows up. Each value channel has a beta of its own, a
-sigmoid in a layer. [liu2024longhorn; its released kernel puts the diagonal of eps kk'
-in the place of the matrix, which is another mechanism]
+sigmoid in a layer.
+[liu2024longhorn; its released kernel puts the diagonal of eps kk' in the place of the
+matrix, which is another mechanism; a table of kimi2025 leaves eps out of the write]
 """
 
 from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place
-from ctlearn.memory import initial_state, scan
-from ctlearn.shapes import checked, checked_step
+from ctlearn.mechanism import Limit, Mechanism, Place, chunk_forms
+from ctlearn.memory import initial_state
+from ctlearn.shapes import checked_step
 
 
 @checked_step(beta=("T", "d_v"))
@@ -29,51 +30,6 @@ def step(
     return S.T @ q, S
 
 
-@checked(beta=("T", "d_v"))
-def recurrent(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    beta: np.ndarray,
-    S: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """One token after another, O(T d_k d_v)."""
-    return scan(step, q, k, v, beta=beta, S=initial_state(k, v, S))
-
-
-@checked(beta=("T", "d_v"))
-def parallel(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    beta: np.ndarray,
-    S: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """One chunk of T, O(T^2 (d_k + d_v))."""
-    return _chunk(q, k, v, step_size(beta, k), initial_state(k, v, S))
-
-
-@checked(beta=("T", "d_v"))
-def chunkwise(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    *,
-    beta: np.ndarray,
-    S: np.ndarray | None = None,
-    chunk_size: int = 64,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Chunks in turn, the state between them: O(T (C d_k + C d_v + d_k d_v))."""
-    S, eps = initial_state(k, v, S), step_size(beta, k)
-    o = np.empty_like(v)
-    for start in range(0, len(k), chunk_size):
-        c = slice(start, start + chunk_size)
-        o[c], S = _chunk(q[c], k[c], v[c], eps[c], S)
-    return o, S
-
-
 def step_size(beta: np.ndarray, k: np.ndarray) -> Any:
     """The explicit step eps that the implicit step of strength beta amounts to."""
     square = (k * k).sum(axis=-1, keepdims=True)
@@ -81,14 +37,17 @@ def step_size(beta: np.ndarray, k: np.ndarray) -> Any:
 
 
 def _chunk(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, eps: np.ndarray, S: np.ndarray
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, *, beta: np.ndarray, S: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Every value channel is a delta rule of its own; they share the keys' overlaps."""
-    overlap = k @ k.T
+    eps, overlap = step_size(beta, k), k @ k.T
     u = eps * (v - k @ S)
     for i in range(1, len(k)):
         u[i] = u[i] - eps[i] * (overlap[i, :i] @ u[:i])
     return q @ S + np.tril(q @ k.T) @ u, S + k.T @ u
+
+
+recurrent, parallel, chunkwise = chunk_forms(step, _chunk, initial_state)
 
 
 MECHANISM = Mechanism(

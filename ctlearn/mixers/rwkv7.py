@@ -15,16 +15,15 @@ value and normalises by group. [peng2025goose; the kernels call -kappa a, and a 
 
 import numpy as np
 
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place
-from ctlearn.memory import decay_between, initial_state, pairs, scan, solve_unit_lower
+from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, chunk_forms
+from ctlearn.memory import decay_between, initial_state, pairs, solve_unit_lower
 from ctlearn.scalars import exp
-from ctlearn.shapes import checked, checked_step
+from ctlearn.shapes import checked_step
 
 Array = np.ndarray
-_SHAPES = {"log_decay": ("T", "d_k")}
 
 
-@checked_step(**_SHAPES)
+@checked_step(log_decay=("T", "d_k"))
 def step(
     q: Array, k: Array, v: Array, *, log_decay: Array, kappa: Array, a: Array, S: Array
 ) -> tuple[Array, Array]:
@@ -34,59 +33,8 @@ def step(
     return S.T @ q, S
 
 
-@checked(**_SHAPES)
-def recurrent(
-    q: Array,
-    k: Array,
-    v: Array,
-    *,
-    log_decay: Array,
-    kappa: Array,
-    a: Array,
-    S: Array | None = None,
-) -> tuple[Array, Array]:
-    """One token after another, O(T d_k d_v)."""
-    gates = {"log_decay": log_decay, "kappa": kappa, "a": a}
-    return scan(step, q, k, v, **gates, S=initial_state(k, v, S))
-
-
-@checked(**_SHAPES)
-def parallel(
-    q: Array,
-    k: Array,
-    v: Array,
-    *,
-    log_decay: Array,
-    kappa: Array,
-    a: Array,
-    S: Array | None = None,
-) -> tuple[Array, Array]:
-    """One chunk of T; the pairwise decays are a [T, T, d_k] array."""
-    return _chunk(q, k, v, log_decay, kappa, a, initial_state(k, v, S))
-
-
-@checked(**_SHAPES)
-def chunkwise(
-    q: Array,
-    k: Array,
-    v: Array,
-    *,
-    log_decay: Array,
-    kappa: Array,
-    a: Array,
-    S: Array | None = None,
-    chunk_size: int = 64,
-) -> tuple[Array, Array]:
-    """Chunks in turn, the state between them: O(T (C d_k + C d_v + d_k d_v))."""
-    S, o = initial_state(k, v, S), np.empty_like(v)
-    for start in range(0, len(k), chunk_size):
-        c = slice(start, start + chunk_size)
-        o[c], S = _chunk(q[c], k[c], v[c], log_decay[c], kappa[c], a[c], S)
-    return o, S
-
-
 def _chunk(
-    q: Array, k: Array, v: Array, log_decay: Array, kappa: Array, a: Array, S: Array
+    q: Array, k: Array, v: Array, *, log_decay: Array, kappa: Array, a: Array, S: Array
 ) -> tuple[Array, Array]:
     """One chunk: the old answers solve a triangular system, the rest are products."""
     D = decay_between(log_decay, k)
@@ -99,6 +47,9 @@ def _chunk(
     left = D[-1, 1:]
     S = D[-1, 0][:, None] * S + (left * k).T @ v - (left * given_up).T @ old
     return o, S
+
+
+recurrent, parallel, chunkwise = chunk_forms(step, _chunk, initial_state)
 
 
 def _opening(x: Inputs) -> Inputs:

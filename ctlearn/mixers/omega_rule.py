@@ -144,7 +144,7 @@ MECHANISM = Mechanism(
                 Fading.start(inner.drawn(Perceptron, supply, d_k, 7, d_v))
             ),
             "place": place("(7 * (d_k + d_v + 1) + d_v)"),
-            "exempt": inner.NOT_RATIONAL,
+            "exempt": inner.TOO_MANY_SYMBOLS,
         },
     },
 )

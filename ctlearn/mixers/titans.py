@@ -8,22 +8,18 @@ and 1 - alpha for mu, beta and alpha. Its loss is not halved, so a linear M has 
 gradient 2 k (M'k - v)'. M is a `Linear` or a two-layer `Perceptron`, which then comes
 in with S; the paper adds a residual, a norm and further layers.
 
-The gradient is taken at M_{t-1} if `inner_batch` is 1. Otherwise, as in the paper's
-training, it is taken at the start of each mini-batch of `inner_batch` tokens, which
-makes the mini-batch a sum with known weights:
+The gradient is taken at M_{t-1} if `inner_batch` is 1, and at the start of each
+mini-batch otherwise, as in the paper's training; then it is a sum of known weights:
 
     M_i = p_i M_0 + f_i P_0 - 2 sum_{j<=i} G_ij grad_j,   G_ij = beta_j sum_r a_ir m_rj
 
-where grad_j is that of the halved loss, a_ir the product of the alphas after token r up
-to i and m_rj that of the mus after j up to r, p_i all alphas up to i, and f_i the sum
-of a_ir m_r0.
+where grad_j is that of the halved loss, a_ir the product of the alphas after r up to i,
+m_rj that of the mus after j up to r, p_i all alphas up to i, f_i the sum of a_ir m_r0.
 
-This memory reads before it forgets, so that even alpha = mu = 0 leaves a trace of the
-old answer. What begins a new document in one row is a token in front of it with beta =
-alpha = mu = 0, the last of its mini-batch; it leaves a linear M at zero, the start, and
-a perceptron at zeros, from which it never learns.
-[behrouz2025titans; its appendix halves the loss, and claims the gated delta rule for
-mu = 0, which holds only once beta and v are rescaled]
+This memory reads before it forgets: even alpha = mu = 0 leaves a trace of the answer.
+A token of beta = alpha = mu = 0, the last of its mini-batch, begins a new document for
+a linear M; a perceptron of zeros would never learn. [behrouz2025titans; its appendix
+halves the loss, and claims the gated delta rule for mu = 0 without rescaled beta and v]
 """
 
 from dataclasses import replace
@@ -32,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn import inner
-from ctlearn.inner import Linear, Momentum, Perceptron, each
+from ctlearn.inner import Linear, Momentum, Perceptron, drawn, each
 from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, empty_token_first
 from ctlearn.memory import decay_between
 from ctlearn.scalars import exp, minus_infinity
@@ -71,7 +67,7 @@ def block(
 ) -> tuple[np.ndarray, Momentum]:
     """Some tokens of one mini-batch at once: p, f and G instead of each M_i and P_i."""
     a, m = decay_between(log_decay, k)[..., 0], decay_between(log_mu, k)[..., 0]
-    spread = a[1:, 1:] @ m[1:]  # what momentum j has moved M by, token by token
+    spread = a[1:, 1:] @ m[1:]  # what momentum j has moved M by
     p, f, G = a[1:, 0], spread[:, 0], spread[:, 1:] * beta
     g = 2 * (S.at.read(k) - v)
     o = S.at.read_after(q, k, g, G, [(p, S.M), (f, S.P)])
@@ -114,22 +110,17 @@ MECHANISM = Mechanism(
     constants={"inner_batch": 3},
     place=PLACE,
     opening=empty_token_first,
-    exempt={
-        "test_documents_in_one_row": "a document must begin with a mini-batch: see "
-        "the variant with one token in each"
-    },
     limits=(
         Limit(
             target="delta_rule",
-            when="M is linear, nothing fades or has momentum, and it is given 2 beta",
+            when="M is linear without momentum or decay, and it has 2 beta",
             setting=r"\mu_t = 0, \; \alpha_t = b = 1, \; \beta_t^\prime = 2 \beta_t",
             here=lambda x: _without_momentum(x) | {"log_decay": 0 * x["log_decay"]},
             there=lambda x: {n: x[n] for n in "qkv"} | {"beta": 2 * x["beta"]},
         ),
         Limit(
             target="gated_delta_rule",
-            when="M is linear, nothing has momentum, and it is given 2 beta / alpha "
-            "and alpha v",
+            when="M is linear without momentum, and it has 2 beta / alpha and alpha v",
             setting=r"\mu_t = 0, \; b = 1, \; \beta_t^\prime = 2 \beta_t / \alpha_t, "
             r"\; v_t^\prime = \alpha_t v_t",
             here=_without_momentum,
@@ -137,29 +128,22 @@ MECHANISM = Mechanism(
         ),
         Limit(
             target="comba",
-            when="M is linear, nothing has momentum, and it is given 2 beta and p = k",
+            when="M is linear without momentum, and it has 2 beta and p = k",
             setting=r"\mu_t = 0, \; b = 1, \; \beta_t^\prime = 2 \beta_t, \; p_t = k_t",
             here=_without_momentum,
-            there=lambda x: (
-                {n: x[n] for n in ("q", "k", "v", "log_decay")}
-                | {"p": x["k"], "correction": 0 * x["beta"][0], "beta": 2 * x["beta"]}
-            ),
+            there=lambda x: {
+                **{n: x[n] for n in ("q", "k", "v", "log_decay")},
+                **{"p": x["k"], "correction": 0, "beta": 2 * x["beta"]},
+            },
         ),
     ),
     variants={
-        "token by token": {"constants": {"inner_batch": 1}, "limits": (), "exempt": {}},
+        "token by token": {"constants": {"inner_batch": 1}, "limits": ()},
         "a perceptron": {
-            "start": lambda supply, d_k, d_v: Momentum.start(
-                inner.drawn(Perceptron, supply, d_k, 7, d_v)
-            ),
+            "start": lambda s, d, n: Momentum.start(drawn(Perceptron, s, d, 7, n)),
             "limits": (),
             "place": replace(PLACE, state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"),
-            "exempt": inner.TOO_MANY_SYMBOLS
-            | dict.fromkeys(
-                ("test_digits_survive_strong_decays", "test_one_key_again_and_again"),
-                "steps that large, or momentum that long, make the weights explode",
-            )
-            | {"test_documents_in_one_row": "weights of zero never learn again"},
+            "exempt": inner.TOO_MANY_SYMBOLS,
         },
     },
 )

@@ -73,8 +73,7 @@ MECHANISM = Mechanism(
     constants={"inner_batch": 3},
     place=PLACE,
     start=drawn_start,
-    exempt=inner.TOO_MANY_SYMBOLS
-    | {"test_one_key_again_and_again": "without a norm such steps make it explode"},
+    exempt=inner.TOO_MANY_SYMBOLS,
     variants={
         "the released layer": {
             "inputs": {
@@ -87,7 +86,6 @@ MECHANISM = Mechanism(
             },
             "start": lambda supply, d, _: drawn_start(supply, d, d),
             "place": replace(PLACE, state="2 * (4 * d_k * (2 * d_k + 1) + d_k) + 1"),
-            "exempt": inner.TOO_MANY_SYMBOLS,
         },
     },
 )

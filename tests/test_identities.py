@@ -29,7 +29,7 @@ def test_declaration(claim, bibtex_keys, root):
     assert claim.statement
     assert claim.source
     assert set(claim.citations) <= bibtex_keys
-    assert all(label.startswith("eq-") for label in claim.equations)
+    assert all(label.startswith(("eq-", "def-")) for label in claim.equations)
     if claim.chapter:
         assert (root / "notebooks" / f"{claim.chapter}.ipynb").exists()
     assert (root / claim.place[0]).exists()

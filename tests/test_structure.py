@@ -22,7 +22,7 @@ RANKS = (
     {"scalars", "shapes"},
     {"buckets", "cost", "features", "inner", "memory", "objectives"}
     | {"supplies", "systems", "waves", "windows"},
-    {"mechanism"},
+    {"mechanism", "printed"},
     {"mixers"},
     {"identities", "tasks", "explore", "plots", "listing"},
     {"__main__"},

@@ -23,7 +23,7 @@ from sphinx.writers.html5 import HTML5Translator
 logger = logging.getLogger(__name__)
 
 PLAIN = {
-    "def": ("definition", "A definition: there is nothing to check."),
+    "def": ("definition", "A definition: it can be followed or not, but not proved."),
     "cited": (
         "cited",
         "Quoted from the source named beside it, in the book's letters.",
@@ -103,10 +103,8 @@ def badges(self: HTML5Translator, label: str) -> list[str]:
         out.append(f'<span class="verdict {text}" title="{title}">{text}</span>')
     page = getattr(app.env, "ledger_page", None)
     for entry in claims(app)[label]:
-        text = entry["kind"] if entry["passed"] else "fails"
         kind = "proved" if ledger.proved(entry) else "sampled"
-        if kind == "sampled":
-            text += ", on instances"
+        text = wording(entry, label, kind)
         shown = f'class="verdict {kind}" title="{self.attval(ledger.verdict(entry))}"'
         if page is None:
             out.append(f"<span {shown}>{text}</span>")
@@ -115,6 +113,14 @@ def badges(self: HTML5Translator, label: str) -> list[str]:
         target = f"{uri}#{ledger.anchor(entry['name'])}"
         out.append(f'<a {shown} href="{self.attval(target)}">{text}</a>')
     return out
+
+
+def wording(entry: dict[str, Any], label: str, kind: str) -> str:
+    """What a badge says: of a definition only whether the code does what it says."""
+    words = [] if prefix(label) in PLAIN else [entry["kind"]]
+    words += ["on instances"] if kind == "sampled" else []
+    words += ["as printed"] if label in entry["printed"] else []
+    return ", ".join(words) if entry["passed"] else "fails"
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:

@@ -61,7 +61,8 @@ def killed(entry: dict[str, Any]) -> str:
 
 def verdict(entry: dict[str, Any]) -> str:
     """What was done to an entry, in one sentence."""
-    done = "; ".join(entry["methods"])
+    told = [executed["told"] for executed in entry["printed"].values()]
+    done = "; ".join([*entry["methods"], *dict.fromkeys(told)])
     return f"{'Holds' if entry['passed'] else 'Fails'}: {done}. {killed(entry)} killed."
 
 
@@ -74,6 +75,19 @@ def proved(entry: dict[str, Any]) -> bool:
     if entry["kind"] == "counterexample":
         enough.append("exact")
     return any(method.startswith(tuple(enough)) for method in entry["methods"])
+
+
+def as_printed(entry: dict[str, Any]) -> list[str]:
+    """Of each of an entry's equations, whether its own text was run."""
+    told = {
+        label: entry["printed"][label]["told"]
+        if label in entry["printed"]
+        else "a twin in code, not the printed text"
+        for label in [*entry["equations"], *entry["printed"]]
+    }
+    if len(set(told.values())) == 1:
+        return [*dict.fromkeys(told.values())]
+    return [f"{label}: {words}" for label, words in told.items()]
 
 
 class ledger_link(nodes.General, nodes.Inline, nodes.TextElement):
@@ -115,7 +129,7 @@ class LedgerTable(SphinxDirective):
                 *self.parsed(f"$$\n{entry['statement']}\n$$"),
             ],
             [build("span", nodes.Text(entry["kind"]), class_=f"kind {entry['kind']}")],
-            [build("ul", *[self.method(words) for words in entry["methods"]])],
+            [build("ul", *map(self.method, [*entry["methods"], *as_printed(entry)]))],
             [build("span", nodes.Text(killed(entry)), title=f"Killed: {mutants}")],
             [nodes.Text(f"{entry['seconds']:.2g}")],
             self.where(entry),

@@ -15,6 +15,13 @@ from tqdm import tqdm
 from ctlearn import __version__
 from ctlearn.identities import identities
 from ctlearn.identities.engine import Result, run
+from ctlearn.identities.show import show, show_equation, show_latex
+
+SHOW = {
+    "--show": (show, "NAME", "show all there is to say of one identity"),
+    "--latex": (show_latex, "NAME", "print what the book shows of it"),
+    "--equation": (show_equation, "LABEL", "show how an equation is run as printed"),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,7 +32,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="run only these (all by default)")
     parser.add_argument("--json", type=Path, help="also write the results there")
     parser.add_argument("--jobs", type=int, default=2, help="processes (2 by default)")
+    for option, (_, metavar, told) in SHOW.items():
+        parser.add_argument(option, metavar=metavar, help=told)
     asked = parser.parse_args(arguments)
+    for option, (display, _, _) in SHOW.items():
+        if name := getattr(asked, option.removeprefix("--")):
+            try:
+                print(display(name))
+            except KeyError as error:
+                parser.error(error.args[0])
+            return 0
     unknown = set(asked.names) - set(identities())
     if unknown:
         parser.error(f"no identity named {', '.join(sorted(unknown))}")
@@ -103,6 +119,18 @@ def _entry(result: Result) -> dict[str, Any]:
         "source": claim.source,
         "citations": list(claim.citations),
         "equations": list(claim.equations),
+        "printed": {
+            label: {
+                "worlds": list(executed.worlds),
+                "told": executed.told,
+                "slips": executed.slips,
+                "survivors": {
+                    change: claim.printed[label].equivalent.get(change, "")
+                    for change in executed.survivors
+                },
+            }
+            for label, executed in result.printed.items()
+        },
         "chapter": claim.chapter,
         "methods": list(result.methods),
         "mutants": [{"name": n, "killed": hit} for n, hit in result.mutants.items()],

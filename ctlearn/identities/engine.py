@@ -17,6 +17,9 @@ limit            they are equal, one of them a limit that is taken on the way
 bound            the left side is at most the right, entry by entry
 counterexample   they differ: an exact small instance against a tempting claim
 erratum          the part `printed` differs, the part `corrected` is equal
+
+Where a claim says what the letters of its equation in the book stand for, that equation
+is run, too, from the text that is printed (`ctlearn.printed`).
 """
 
 import inspect
@@ -27,10 +30,14 @@ from typing import Any
 
 import numpy as np
 
+from ctlearn.printed import pages
+from ctlearn.printed.execute import AsPrinted, Executed, execute
 from ctlearn.scalars import is_exact
 from ctlearn.supplies import Difference, Floats, Rationals, Supply, Symbols
 
 KINDS = ("identity", "limit", "bound", "counterexample", "erratum")
+# among what is `printed`, the text that the ledger shows rather than a page of the book
+STATEMENT = "statement"
 WORLDS = ("rationals", "symbols", "floats")  # cheapest first
 
 Sides = tuple[Any, Any]
@@ -39,6 +46,9 @@ Claim = Callable[..., Sides | dict[str, Sides]]
 # Sizes that differ from one another, so that a dropped transpose shows.
 _AT_SYMBOLS = {"T": 4, "C": 3, "N": 3, "d_k": 2, "d_v": 3, "d": 2}
 _AT_FLOATS = {"T": 65, "C": 16, "N": 20, "d_k": 12, "d_v": 10, "d": 12}
+# a printed equation is read token by token, for every index, with all its slips
+_PRINTED_AT_SYMBOLS = {"T": 3, "C": 2, "N": 3, "d_k": 2, "d_v": 3, "d": 2}
+_PRINTED_AT_FLOATS = {"T": 5, "C": 3, "N": 5, "d_k": 4, "d_v": 3, "d": 4}
 _RATIONAL_DRAWS = 3
 
 
@@ -48,8 +58,9 @@ class Identity:
 
     `name` is topic and claim, as `delta-rule-one-gradient-step`; by default it is made
     of the claim's module and function. `statement` is TeX. `equations` are the labels
-    in the book that the claim proves. `mutants` maps what is wrong to the keyword
-    arguments of the claim that make it so.
+    in the book that the claim proves, and `printed` says of those that are executed as
+    printed what their letters stand for; under STATEMENT, that of `statement`.
+    `mutants` maps what is wrong to the keyword arguments of the claim that make it so.
     `at` overrides the sizes for symbols and for floats; `worlds` leaves out a world
     where the claim cannot be asked.
     """
@@ -63,6 +74,7 @@ class Identity:
     name: str = ""
     citations: tuple[str, ...] = ()
     equations: tuple[str, ...] = ()
+    printed: Mapping[str, AsPrinted] = field(default_factory=dict)
     chapter: str = ""
     worlds: tuple[str, ...] = WORLDS
     at: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -74,6 +86,9 @@ class Identity:
         unknown = set(self.worlds) - set(WORLDS)
         if unknown or not self.worlds:
             raise ValueError(f"worlds: expected some of {WORLDS}, got {self.worlds}")
+        texts = {STATEMENT, *self.equations}
+        if not set(self.printed) <= texts:
+            raise ValueError(f"printed: expected some of {texts}, got {self.printed}")
         if not self.name:
             topic = self.claim.__module__.rpartition(".")[2]
             name = f"{topic}-{self.claim.__name__}".replace("_", "-")
@@ -106,6 +121,7 @@ class Result:
     name: str
     methods: tuple[str, ...]
     mutants: Mapping[str, bool]
+    printed: Mapping[str, Executed]
     failures: tuple[str, ...]
     seconds: float
 
@@ -131,7 +147,8 @@ def run(claim: Identity) -> Result:
     for world in claim.worlds:
         try:
             trials = [
-                _trial(claim, supply, at) for supply, at in _supplies(claim, world)
+                _trial(claim, supply, at)
+                for supply, at in _supplies(world, claim.sizes, claim.at)
             ]
         except Exception as error:  # one broken claim must not hide the others
             failures.append(f"{world}: {type(error).__name__}: {error}")
@@ -150,10 +167,18 @@ def run(claim: Identity) -> Result:
         _free_fault(claim, change) for change in _free_mutants(claim)
     ):
         failures.append("any dimension: no mutant makes it fail")
+    try:
+        printed = _as_printed(claim)
+    except Exception as error:
+        printed = {}
+        failures.append(f"as printed: {type(error).__name__}: {error}")
+    for label, executed in printed.items():
+        failures += [f"{label} as printed: {fault}" for fault in executed.failures]
     return Result(
         claim.name,
         tuple(methods),
         mutants,
+        printed,
         tuple(failures),
         time.perf_counter() - start,
     )
@@ -216,18 +241,49 @@ def _room(left: np.ndarray, right: np.ndarray) -> Difference:
     return Difference(bool(room >= -slack), float(room), f"{float(room):.2g}")
 
 
+def _as_printed(claim: Identity) -> dict[str, Executed]:
+    """The claim's statement and equations, run from their text where it is at hand."""
+    texts = {label: equation.tex for label, equation in pages.printed().items()}
+    texts[STATEMENT] = claim.statement
+    return {
+        label: execute(texts[label], how, printed_draws(how))
+        for label, how in claim.printed.items()
+        if label in texts
+    }
+
+
+def printed_draws(how: AsPrinted) -> Iterable[tuple[Supply, Mapping[str, int]]]:
+    """The supplies, with sizes, on which a printed equation is run."""
+    small = {"symbols": _PRINTED_AT_SYMBOLS, "floats": _PRINTED_AT_FLOATS}
+    for world in how.worlds:
+        yield from _supplies(world, how.sizes, how.at, **small)
+
+
+def sides(claim: Identity) -> tuple[str, Mapping[str, int], dict[str, Sides]]:
+    """Both sides of each part, in the world that shows most, and its sizes."""
+    world = max(claim.worlds, key=("floats", "rationals", "symbols").index)
+    supply, at = next(iter(_supplies(world, claim.sizes, claim.at)))
+    found = claim.claim(supply, **at)
+    return world, at, found if isinstance(found, dict) else {"": found}
+
+
 def _supplies(
-    claim: Identity, world: str
+    world: str,
+    sizes: Iterable[str],
+    overrides: Mapping[str, Mapping[str, int]],
+    *,
+    symbols: Mapping[str, int] = _AT_SYMBOLS,
+    floats: Mapping[str, int] = _AT_FLOATS,
 ) -> Iterable[tuple[Supply, Mapping[str, int]]]:
-    at = claim.at.get(world, {})
+    at = overrides.get(world, {})
     if world == "symbols":
-        yield Symbols(), {size: at.get(size, _AT_SYMBOLS[size]) for size in claim.sizes}
+        yield Symbols(), {size: at.get(size, symbols[size]) for size in sizes}
     elif world == "floats":
-        yield Floats(0), {size: at.get(size, _AT_FLOATS[size]) for size in claim.sizes}
+        yield Floats(0), {size: at.get(size, floats[size]) for size in sizes}
     else:
         rng = np.random.default_rng(0)
         for seed in range(_RATIONAL_DRAWS):
-            drawn = {size: int(rng.integers(2, 6)) for size in claim.sizes}
+            drawn = {size: int(rng.integers(2, 6)) for size in sizes}
             yield Rationals(seed), drawn | dict(at)
 
 
@@ -253,7 +309,7 @@ def _is_caught(claim: Identity, change: Mapping[str, Any]) -> bool:
     for world in WORLDS:
         if world not in claim.worlds:
             continue
-        for supply, at in _supplies(claim, world):
+        for supply, at in _supplies(world, claim.sizes, claim.at):
             try:
                 if _trial(claim, supply, at, change).fault:
                     return True

@@ -13,6 +13,7 @@ import numpy as np
 from ctlearn.features import elu_plus_one, quadratic
 from ctlearn.identities.engine import Sides, identity
 from ctlearn.mixers import linear_attention
+from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import is_exact, sqrt
 from ctlearn.supplies import Supply
 from ctlearn.tasks import recall
@@ -52,12 +53,42 @@ def _rank(matrix: np.ndarray) -> int:
     return sympy.Matrix(matrix).rank()
 
 
+def _printed(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
+    """Pairs and what the package keeps of them, and a relation between the keys."""
+    k, v = supply.real("k", N, d_k), supply.real("v", N, d_v)
+    _, S = linear_attention.recurrent(k, k, v)
+    index = range(1, N + 1)
+    letters = {"k": k, "v": v, "S": S, "K": k, "V": v, "G": recall.crosstalk(k)}
+    sizes = {"N": N, "d_k": d_k, "c": supply.real("c", N)}
+    return Numbers(letters | sizes, {"i": index, "j": index, "l": index})
+
+
+PRINTED = AsPrinted(numbers=_printed)
+
+
+def _printed_one_hot(supply: Supply, N: int, d_k: int) -> Numbers:
+    """Pairs whose values are the rows of the identity."""
+    k, v, index = supply.real("k", N, d_k), np.eye(N, dtype=int), range(1, N + 1)
+    letters = {"k": k, "K": k, "S": k.T @ v, "V": v}
+    return Numbers(letters, {"i": index, "j": index})
+
+
+def _printed_unit(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
+    """Unit keys and values, and what the package keeps of them."""
+    k, v = supply.unit("k", N, d_k), supply.unit("v", N, d_v)
+    _, S = linear_attention.recurrent(k, k, v)
+    index = range(1, N + 1)
+    letters = {"k": k, "v": v, "S": S, "K": k, "N": N, "d_k": d_k}
+    return Numbers(letters, {"i": index, "j": index, "l": index})
+
+
 @identity(
     title="What comes back is the value, and every other value by its key's overlap",
     statement=(r"S^\top k_i = (k_i^\top k_i) v_i + \sum_{j \ne i} (k_j^\top k_i) v_j"),
     source="ours; kohonen1972 for correlation memories",
     citations=("kohonen1972",),
-    equations=("eq-recall",),
+    equations=("eq-recall", "def-added-pairs"),
+    printed={"eq-recall": PRINTED, "def-added-pairs": PRINTED},
     chapter=CHAPTER,
     mutants={
         "keys taken to have length one": {"own": "one"},
@@ -89,7 +120,8 @@ def decomposition(
     title="All answers at once: the error is the crosstalk times the values",
     statement=r"K S - V = (G - I) V, \qquad G = K K^\top",
     source="ours",
-    equations=("eq-recall-error",),
+    equations=("eq-recall-error", "def-crosstalk"),
+    printed={"eq-recall-error": PRINTED, "def-crosstalk": PRINTED},
     chapter=CHAPTER,
     mutants={
         "the other Gram matrix": {"features": True},
@@ -121,6 +153,7 @@ def recall_error(
     ),
     source="ours",
     equations=("eq-exact-only-if-orthonormal",),
+    printed={"eq-exact-only-if-orthonormal": AsPrinted(numbers=_printed_one_hot)},
     chapter=CHAPTER,
     mutants={
         "lengths do not matter": {"lengths": 0},
@@ -154,6 +187,7 @@ def one_hot_values(
     statement=r"\operatorname{rank}(K S) \le \min(N, d_k) \quad\text{for every } S",
     source="ours; elementary",
     equations=("eq-rank-bound",),
+    printed={"eq-rank-bound": AsPrinted(numbers=_printed, worlds=("rationals",))},
     chapter=CHAPTER,
     worlds=("rationals", "floats"),
     mutants={
@@ -183,6 +217,7 @@ def rank_bound(
     statement=(r"\sum_{i} c_i S^\top k_i = S^\top \left(\sum_{i} c_i k_i\right)"),
     source="ours; elementary",
     equations=("eq-dependence",),
+    printed={"eq-dependence": PRINTED},
     chapter=CHAPTER,
     mutants={
         "the answers squared": {"power": 2},
@@ -214,6 +249,11 @@ def dependence(
     ),
     source="ours; least squares",
     equations=("eq-best-matrix",),
+    printed={
+        "eq-best-matrix": AsPrinted(
+            numbers=_printed, at={"rationals": {"N": 4, "d_k": 3}}
+        )
+    },
     chapter=CHAPTER,
     mutants={
         "the projection doubled": {"times": 2},
@@ -237,6 +277,12 @@ def best_matrix(
     return N - times * explained, 0 * explained + N - d_k - spare
 
 
+def _printed_images(supply: Supply, d: int) -> Numbers:
+    """A unit vector in all its images, and another vector."""
+    draws = [{"k": image} for image in _images(supply.unit("k", d))]
+    return Numbers({"k'": supply.real("l", d), "d_k": d}, draws=draws)
+
+
 @identity(
     title="The squared cosine of two random directions is 1/d on average",
     statement=(
@@ -244,6 +290,7 @@ def best_matrix(
     ),
     source="ours; by flips and swaps of the axes",
     equations=("eq-second-moment",),
+    printed={"eq-second-moment": AsPrinted(numbers=_printed_images)},
     chapter=CHAPTER,
     mutants={
         "the cosine not squared": {"power": 1},
@@ -262,6 +309,16 @@ def second_moment(
     return mean, np.array([(other @ other) * _one_over(d + spare, other)])
 
 
+def _printed_random_keys(supply: Supply, d_v: int) -> Numbers:
+    """Three pairs in the plane: key 1 stays, the others run through their images."""
+    k, v = supply.unit("k", 3, 2), supply.real("v", 3, d_v)
+    draws = []
+    for others in itertools.product(_images(k[1]), _images(k[2])):
+        drawn = np.stack([k[0], *others])
+        draws.append({"k": drawn, "S": drawn.T @ v})
+    return Numbers({"v": v, "d_k": 2, "i": 1}, {"j": range(1, 4)}, draws)
+
+
 @identity(
     title="Recall error of a pair among random keys, whatever the values",
     statement=(
@@ -270,6 +327,13 @@ def second_moment(
     ),
     source="ours",
     equations=("eq-mean-square-error",),
+    printed={
+        "eq-mean-square-error": AsPrinted(
+            numbers=_printed_random_keys,
+            worlds=("rationals", "floats"),
+            at={"rationals": {"d_v": 2}},
+        )
+    },
     chapter=CHAPTER,
     mutants={
         "the pair disturbs itself": {"itself": True},
@@ -299,6 +363,11 @@ def mean_square_error(
     return mean, np.array([others * _one_over(2, mean)])
 
 
+def _printed_error(supply: Supply) -> Numbers:
+    """An error and a scale."""
+    return Numbers({"x": supply.positive("x", 1)[0], "c": supply.real("c", 1)[0]})
+
+
 @identity(
     title="The best output scale turns an error x into x / (1 + x)",
     statement=(
@@ -307,6 +376,7 @@ def mean_square_error(
     ),
     source="ours",
     equations=("eq-best-scale",),
+    printed={"eq-best-scale": AsPrinted(numbers=_printed_error)},
     chapter=CHAPTER,
     mutants={
         "noise not scaled": {"noise_power": 0},
@@ -333,6 +403,7 @@ def best_scale(
     source="ours; welch1974 has the inequality that follows",
     citations=("welch1974",),
     equations=("eq-welch",),
+    printed={"eq-welch": AsPrinted(numbers=_printed_unit, at={"floats": {"N": 6}})},
     chapter=CHAPTER,
     mutants={
         "the diagonal counted": {"diagonal": True},
@@ -388,6 +459,23 @@ def welch_bound(
     return np.array(left), np.array(right)
 
 
+def _printed_shared(supply: Supply, d: int) -> Numbers:
+    """Keys 1 and 2: a direction that they share, and images at right angles to it."""
+    c = supply.rate("c", 1)[0]
+    w = np.append(np.zeros(d, dtype=int), 1)
+    first, second = supply.unit("x", d), supply.unit("y", d)
+
+    def key(x: np.ndarray) -> np.ndarray:
+        return np.append(sqrt(1 - c) * x, sqrt(c))
+
+    draws = []
+    for image in _images(second):
+        x = np.array([np.append(first, 0), np.append(image, 0)])
+        draws.append({"k": np.array([key(first), key(image)]), "x": x})
+    letters = {"c": c, "w": w, "d_k": d + 1, "i": 1, "j": 2}
+    return Numbers(letters | draws[0], draws=draws)
+
+
 @identity(
     title="Keys that share a direction overlap, and more dimensions do not help",
     statement=(
@@ -395,7 +483,11 @@ def welch_bound(
         r" \qquad k_i = \sqrt{c}\, w + \sqrt{1 - c}\, x_i"
     ),
     source="ours",
-    equations=("eq-shared-direction",),
+    equations=("eq-shared-direction", "def-shared-direction"),
+    printed={
+        label: AsPrinted(numbers=_printed_shared, at={"floats": {"d": 3}})
+        for label in ("eq-shared-direction", "def-shared-direction")
+    },
     chapter=CHAPTER,
     mutants={
         "all dimensions are free": {"free": 0},
@@ -420,11 +512,27 @@ def shared_direction(
     return _mean(squares), np.array([c**power + spread])
 
 
+def _printed_icosahedron(supply: Supply) -> Numbers:
+    """A direction in space, and corners so even that fourth powers average as on it."""
+    golden = (1 + 5**0.5) / 2
+    corners = [
+        np.roll(np.array([0, one, other]), turn) / (1 + golden**2) ** 0.5
+        for turn in range(3)
+        for one in (1, -1)
+        for other in (golden, -golden)
+    ]
+    draws = [{"k": corner} for corner in corners]
+    return Numbers({"k'": supply.unit("k", 3), "d_k": 3}, draws=draws)
+
+
 @identity(
     title="The fourth power of the cosine of two random directions",
     statement=(r"\mathbb{E}\left[(k^\top k')^4\right] = \frac{3}{d_k (d_k + 2)}"),
     source="ours; by integration over the sphere",
     equations=("eq-fourth-moment",),
+    printed={
+        "eq-fourth-moment": AsPrinted(numbers=_printed_icosahedron, worlds=("floats",))
+    },
     chapter=CHAPTER,
     worlds=("rationals",),
     mutants={
@@ -458,11 +566,18 @@ def fourth_moment(supply: Supply, *, power: int = 4, formula: str = "right") -> 
     return np.array(left), np.array(right)
 
 
+def _printed_quadratic(supply: Supply, d: int) -> Numbers:
+    """Two keys, and the package's quadratic features."""
+    letters = {"k": supply.real("k", d), "k'": supply.real("l", d)}
+    return Numbers(letters | {r"\phi": quadratic})
+
+
 @identity(
     title="Quadratic features square the overlap of two keys",
     statement=r"\phi(k)^\top \phi(k') = (k^\top k')^2",
     source="ours; the polynomial kernel",
     equations=("eq-quadratic-kernel",),
+    printed={"eq-quadratic-kernel": AsPrinted(numbers=_printed_quadratic)},
     chapter=CHAPTER,
     mutants={
         "only the squares of the channels": {"products": False},
@@ -479,6 +594,12 @@ def quadratic_kernel(
     return np.array([left]), np.array([(k @ other) ** power])
 
 
+def _printed_positive(supply: Supply, d: int) -> Numbers:
+    """Two keys, and the package's features that are positive everywhere."""
+    letters = {"k": supply.real("k", d), "k'": supply.real("l", d)}
+    return Numbers(letters | {r"\phi": elu_plus_one})
+
+
 @identity(
     title="Features that are positive everywhere always overlap",
     kind="bound",
@@ -486,6 +607,9 @@ def quadratic_kernel(
     source="ours; elementary",
     citations=("katharopoulos2020",),
     equations=("eq-positive-features",),
+    printed={
+        "eq-positive-features": AsPrinted(numbers=_printed_positive, worlds=("floats",))
+    },
     chapter=CHAPTER,
     worlds=("rationals", "floats"),
     mutants={
@@ -504,6 +628,13 @@ def positive_features(
     return 0 * overlaps + smallest, overlaps
 
 
+def _printed_features(supply: Supply, N: int, d: int) -> Numbers:
+    """Keys, and a feature map that is none of the odd or linear ones."""
+    k, index = supply.real("k", N, d), range(1, N + 1)
+    letters = {"k": k, "N": N, r"\phi": lambda x: x * x + x}
+    return Numbers(letters, {"i": index, "j": index})
+
+
 @identity(
     title="The mean overlap of features is the squared length of their mean",
     statement=(
@@ -512,6 +643,7 @@ def positive_features(
     ),
     source="ours",
     equations=("eq-mean-feature",),
+    printed={"eq-mean-feature": AsPrinted(numbers=_printed_features)},
     chapter=CHAPTER,
     mutants={
         "the mean of the squared lengths": {"lengths": True},
@@ -529,6 +661,12 @@ def mean_feature(
     mean = features.sum(axis=0) * part
     right = (features**2).sum() * part if lengths else mean @ mean
     return np.array([left]), np.array([right])
+
+
+def _printed_two_of_many(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
+    """Pairs 1 and 2 among unit pairs."""
+    drawn = _printed_unit(supply, N, d_k, d_v)
+    return Numbers({**drawn.letters, "i": 1, "j": 2}, {"l": drawn.indices["l"]})
 
 
 def _score_gap_free(*, values: int = 1, keys: int = 1, others: int = 1) -> Sides:
@@ -551,6 +689,11 @@ def _score_gap_free(*, values: int = 1, keys: int = 1, others: int = 1) -> Sides
     ),
     source="ours",
     equations=("eq-score-gap",),
+    printed={
+        "eq-score-gap": AsPrinted(
+            numbers=_printed_two_of_many, worlds=("rationals", "floats")
+        )
+    },
     chapter=CHAPTER,
     mutants={
         "the values' overlap forgotten": {"values": 0},
@@ -579,11 +722,41 @@ def score_gap(
     return np.array([(v[0] - v[1]) @ answer]), np.array([own + others * sum(rest)])
 
 
+def _gaps(k: np.ndarray, v: np.ndarray) -> list[np.ndarray]:
+    """Every gap between the scores of values 1 and 2, over images of pairs 2 and 3.
+
+    Three pairs in two dimensions: four turns of the plane have the second moments of
+    all flips and swaps.
+    """
+    turns = np.array([[1, 0], [0, 1]]), np.array([[0, -1], [1, 0]])
+    images = [
+        [sign * (turn @ x) for sign in (1, -1) for turn in turns]
+        for x in (k[1], k[2], v[1], v[2])
+    ]
+    gaps = []
+    for k_j, k_l, v_j, v_l in itertools.product(*images):
+        S = np.outer(k[0], v[0]) + np.outer(k_j, v_j) + np.outer(k_l, v_l)
+        gaps.append(np.array([(v[0] - v_j) @ (S.T @ k[0])]))
+    return gaps
+
+
+def _printed_spread(supply: Supply) -> Numbers:
+    """The spread of the gap, whose mean is 1, in two dimensions."""
+    gaps = _gaps(supply.unit("k", 3, 2), supply.unit("v", 3, 2))
+    (spread,) = _mean([(gap - 1) ** 2 for gap in gaps])
+    return Numbers({r"\sigma": sqrt(spread), "d_k": 2, "d_v": 2, "N": 3})
+
+
 @identity(
     title="The spread of that gap, over random keys and values",
     statement=(r"\sigma^2 = \frac{1}{d_k} + \frac{1}{d_v} + \frac{2 N - 3}{d_k d_v}"),
     source="ours",
     equations=("eq-gap-variance",),
+    printed={
+        "eq-gap-variance": AsPrinted(
+            numbers=_printed_spread, worlds=("rationals", "floats")
+        )
+    },
     chapter=CHAPTER,
     worlds=("rationals", "floats"),
     mutants={
@@ -597,17 +770,7 @@ def gap_variance(
     supply: Supply, *, values: int = 1, times: int = 2, power: int = 2
 ) -> Sides:
     """Three pairs in two dimensions, over all images of keys 2, 3 and values 2, 3."""
-    k, v = supply.unit("k", 3, 2), supply.unit("v", 3, 2)
-    turns = np.array([[1, 0], [0, 1]]), np.array([[0, -1], [1, 0]])
-    # four turns of the plane have the second moments of all flips and swaps
-    images = [
-        [sign * (turn @ x) for sign in (1, -1) for turn in turns]
-        for x in (k[1], k[2], v[1], v[2])
-    ]
-    gaps = []
-    for k_j, k_l, v_j, v_l in itertools.product(*images):
-        S = np.outer(k[0], v[0]) + np.outer(k_j, v_j) + np.outer(k_l, v_l)
-        gaps.append(np.array([(v[0] - v_j) @ (S.T @ k[0])]))
+    gaps = _gaps(supply.unit("k", 3, 2), supply.unit("v", 3, 2))
     spread = _mean([gap**power for gap in gaps]) - 1
     half = _one_over(2, spread)
     formula = half + values * half + (times * 3 - 3) * half * half

@@ -6,6 +6,7 @@ import numpy as np
 
 from ctlearn.identities.engine import Sides, identity
 from ctlearn.mixers import linear_attention
+from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.supplies import Supply
 from ctlearn.tasks.trapdoor import masked_scan
 
@@ -18,6 +19,21 @@ def _tokens(supply: Supply, T: int, d_k: int, d_v: int) -> tuple[np.ndarray, ...
         supply.real("k", T, d_k),
         supply.real("v", T, d_v),
     )
+
+
+def _printed(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """Tokens, and what the package makes of them: outputs, and the state after each."""
+    q, k, v = _tokens(supply, T, d_k, d_v)
+    o, _ = linear_attention.recurrent(q, k, v)
+    ends = [linear_attention.recurrent(q[:t], k[:t], v[:t])[1] for t in range(T + 1)]
+    letters = {"q": q, "k": k, "v": v, "o": o, "S": Rows(np.array(ends), first=0)}
+    return Numbers(
+        letters | {"Q": q, "K": k, "V": v},
+        {"t": range(1, T + 1), "j": range(1, T + 1)},
+    )
+
+
+PRINTED = AsPrinted(numbers=_printed)
 
 
 def _free_product(*, swap: bool = False, transpose: bool = True) -> Sides:
@@ -35,6 +51,7 @@ def _free_product(*, swap: bool = False, transpose: bool = True) -> Sides:
     source="katharopoulos2020, section 3.2",
     citations=("katharopoulos2020",),
     equations=("eq-matrix-order",),
+    printed={"eq-matrix-order": PRINTED},
     chapter=CHAPTER,
     mutants={
         "keys and values swapped": {"swap": True},
@@ -65,7 +82,11 @@ def matrix_order(
     r" \left(\sum_{j=1}^{t} k_j v_j^\top\right)^\top q_t",
     source="katharopoulos2020, eqs. 5-6, without feature map",
     citations=("katharopoulos2020", "schlag2021"),
-    equations=("eq-reassociation", "eq-brackets"),
+    equations=("eq-reassociation", "eq-brackets", "def-linear-attention", "def-state"),
+    printed=dict.fromkeys(
+        ("eq-reassociation", "eq-brackets", "def-linear-attention", "def-state"),
+        PRINTED,
+    ),
     chapter=CHAPTER,
     mutants={
         "each pair is read with its own query": {"own_query": True},
@@ -109,7 +130,10 @@ def reassociation(
     statement=r"S_t = S_{t-1} + k_t v_t^\top, \quad o_t = S_t^\top q_t",
     source="katharopoulos2020, eqs. 10-12, without feature map and normaliser",
     citations=("katharopoulos2020", "schlag2021"),
-    equations=("eq-linear-recurrence",),
+    equations=("eq-linear-recurrence", "def-fixed-state", "def-plan-recurrent"),
+    printed=dict.fromkeys(
+        ("eq-linear-recurrence", "def-fixed-state", "def-plan-recurrent"), PRINTED
+    ),
     chapter=CHAPTER,
     mutants={
         "the state is read before it is written": {"read_first": True},
@@ -142,13 +166,26 @@ def recurrence(
     }
 
 
+def _printed_mask(supply: Supply, T: int, N: int, d_k: int, d_v: int) -> Numbers:
+    """A mask of rank N, and what the package's scan of N states answers under it."""
+    q, k, v = _tokens(supply, T, d_k, d_v)
+    a, b = supply.real("a", T, N), supply.real("b", T, N)
+    o = masked_scan(q, k, v, a, b)
+    letters = {"q": q, "k": k, "v": v, "a": a, "b": b, "o": o, "M": np.tril(a @ b.T)}
+    return Numbers(letters, {"t": range(1, T + 1), "j": range(1, T + 1)})
+
+
 @identity(
     title="A mask that is a product of rank r is r states",
     statement=r"\sum_{j=1}^{t} (a_t^\top b_j) (q_t^\top k_j) v_j ="
     r" \left(\sum_{j=1}^{t} (b_j \otimes k_j) v_j^\top\right)^\top (a_t \otimes q_t)",
     source="ours; the lower-triangular case of dao2024",
     citations=("dao2024",),
-    equations=("eq-mask-features",),
+    equations=("eq-mask-features", "def-masked-attention"),
+    printed=dict.fromkeys(
+        ("eq-mask-features", "def-masked-attention"),
+        AsPrinted(numbers=_printed_mask, at={"symbols": {"N": 2}, "floats": {"N": 2}}),
+    ),
     chapter=CHAPTER,
     mutants={
         "one state for all": {"states": 1},
@@ -192,6 +229,14 @@ def _rank(rows: Any) -> int:
     return int(sympy.Matrix(rows).rank())
 
 
+def _printed_rank(supply: Supply, N: int, d_k: int) -> Numbers:
+    """A block of rank N, as wide as the N tokens of the past."""
+    M = np.tril(np.ones((2 * N, 2 * N), dtype=object))
+    M[N - 1 :, :N] = supply.real("a", N + 1, N) @ supply.real("b", N, N)
+    letters = {"M": M, "I": np.eye(d_k, dtype=int), "d_k": d_k}
+    return Numbers(letters | {"t": N, "T": 2 * N})
+
+
 @identity(
     title="What the future needs of the past has the rank of the mask's block",
     statement=r"\operatorname{rank}\left(M_{t:T, 1:t} \otimes I\right) ="
@@ -199,6 +244,17 @@ def _rank(rows: Any) -> int:
     source="ours; the lower-triangular case of dao2024",
     citations=("dao2024",),
     equations=("eq-mask-rank",),
+    printed={
+        "eq-mask-rank": AsPrinted(
+            numbers=_printed_rank,
+            worlds=("rationals",),
+            at={"rationals": {"N": 3, "d_k": 2}},
+            equivalent={
+                r"M_{t:T, 1:t} \otimes I → I \otimes M_{t:T, 1:t} "
+                "(line 1, column 26)": "the same rows and columns in another order"
+            },
+        )
+    },
     chapter=CHAPTER,
     worlds=("rationals",),
     mutants={

@@ -9,6 +9,7 @@ from ctlearn.features import identity as no_map
 from ctlearn.identities.engine import Sides, identity
 from ctlearn.mixers import linear_attention, normalised_linear_attention
 from ctlearn.mixers.normalised_linear_attention import State
+from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp, is_exact
 from ctlearn.supplies import Supply
 
@@ -26,12 +27,35 @@ def _features(
     )
 
 
+def _printed(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """Tokens under the square as feature map, and what the package makes of them."""
+
+    def phi(x: np.ndarray) -> np.ndarray:
+        return x * x
+
+    q, k, v = _features(supply, T, d_k, d_v)
+    mix = normalised_linear_attention.recurrent
+    o, _ = mix(q, k, v, phi=phi)
+    ends = [mix(q[:t], k[:t], v[:t], phi=phi)[1] for t in range(T + 1)]
+    letters = {"q": q, "k": k, "v": v, "o": o, r"\phi": phi}
+    states = {
+        "S": Rows(np.array([end.S for end in ends]), first=0),
+        "n": Rows(np.array([end.n for end in ends]), first=0),
+        "c": supply.positive("c", 1)[0],
+    }
+    return Numbers(letters | states, {"t": range(1, T + 1), "j": range(1, T + 1)})
+
+
+PRINTED = AsPrinted(numbers=_printed, at={"symbols": {"T": 2}})
+
+
 @identity(
     title="Feature attention is a recurrence with one state and one sum",
     statement=r"o_t = \frac{S_t^\top \phi(q_t)}{n_t^\top \phi(q_t)}",
     source="katharopoulos2020, eqs. 16-20",
     citations=("katharopoulos2020",),
-    equations=("eq-normalised-recurrence",),
+    equations=("eq-normalised-recurrence", "def-feature-attention"),
+    printed={"eq-normalised-recurrence": PRINTED, "def-feature-attention": PRINTED},
     chapter=CHAPTER,
     mutants={
         "the normaliser forgets the past": {"forget": True},
@@ -73,6 +97,7 @@ def normalised_recurrence(
     r" = \begin{pmatrix} S_t & n_t \end{pmatrix}",
     source="ours",
     equations=("eq-normaliser-column",),
+    printed={"eq-normaliser-column": PRINTED},
     chapter=CHAPTER,
     mutants={
         "a column of twos": {"column": 2},
@@ -115,6 +140,7 @@ def normaliser_column(
     r" \frac{S_t^\top \phi(q_t)}{n_t^\top \phi(q_t)}",
     source="ours",
     equations=("eq-scale-free",),
+    printed={"eq-scale-free": PRINTED},
     chapter=CHAPTER,
     mutants={
         "nothing is divided by": {"divide": False},

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 
 from ctlearn.identities.engine import Sides, identity
+from ctlearn.memory import decay_between
 from ctlearn.mixers import retention
+from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import log
 from ctlearn.supplies import Supply
 
@@ -31,6 +33,38 @@ def _flat(o: np.ndarray, S: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ravel(o), np.ravel(S)])
 
 
+def _printed(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """Tokens from an empty state, and what the package makes of them."""
+    x = _draw(supply, T, d_k, d_v)
+    q, k, v, gamma = (x[name] for name in ("q", "k", "v", "gamma"))
+    log_gamma = log(np.array(gamma))
+    o, _ = retention.recurrent(q, k, v, log_gamma=log_gamma)
+    ends = [
+        retention.recurrent(q[:t], k[:t], v[:t], log_gamma=log_gamma)[1]
+        for t in range(T + 1)
+    ]
+    D = decay_between(np.repeat(log_gamma, T), k)[1:, 1:, 0]
+    tokens = {"q": q, "k": k, "v": v, "o": o, "S": Rows(np.array(ends), first=0)}
+    whole = {"Q": q, "K": k, "V": v, "O": o, "D": D, r"\gamma": gamma}
+    index = range(1, T + 1)
+    return Numbers(tokens | whole, {"t": index, "i": index, "j": index})
+
+
+def _printed_chunk(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
+    """The second of two chunks, and the states at its boundaries."""
+    x = _draw(supply, 2 * C, d_k, d_v)
+    q, k, v, S = (x[name] for name in ("q", "k", "v", "S"))
+    log_gamma = log(np.array(x["gamma"]))
+    o, end = retention.recurrent(q, k, v, log_gamma=log_gamma, S=S)
+    _, middle = retention.recurrent(q[:C], k[:C], v[:C], log_gamma=log_gamma, S=S)
+    letters = {"q": q[C:], "k": k[C:], "v": v[C:], "o": o[C:], r"\gamma": x["gamma"]}
+    states = Rows(np.array([S, middle, end]), first=0)
+    return Numbers(letters | {"S": states, "C": C, "n": 2}, {"i": range(1, C + 1)})
+
+
+PRINTED = AsPrinted(numbers=_printed)
+
+
 @identity(
     title="Retention at once: the mask holds a power of the decay for each distance",
     statement=(
@@ -38,7 +72,10 @@ def _flat(o: np.ndarray, S: np.ndarray) -> np.ndarray:
     ),
     source="sun2023retnet, eq. 5, without rotation",
     citations=("sun2023retnet",),
-    equations=("eq-retention-parallel",),
+    equations=("eq-retention-parallel", "def-retention", "def-decay-mask"),
+    printed=dict.fromkeys(
+        ("eq-retention-parallel", "def-retention", "def-decay-mask"), PRINTED
+    ),
     chapter=CHAPTER,
     mutants={
         "the token's own write fades": {"own": 1},
@@ -98,6 +135,7 @@ def _chunks(
     source="sun2023retnet, eq. 7, without rotation",
     citations=("sun2023retnet",),
     equations=("eq-retention-chunkwise",),
+    printed={"eq-retention-chunkwise": AsPrinted(numbers=_printed_chunk)},
     chapter=CHAPTER,
     mutants={
         "the state is read before it fades": {"seen": -1},

@@ -1,6 +1,7 @@
 """Softmax attention: a mean of what was kept, and when the mean is a lookup."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from ctlearn import cost
 from ctlearn.identities.engine import Sides, identity
 from ctlearn.mixers import softmax_attention
 from ctlearn.mixers.softmax_attention import RunningMean
+from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp, is_exact, log
 from ctlearn.supplies import Supply
 
@@ -32,6 +34,27 @@ def _log_weights(supply: Supply, name: str, n: int) -> np.ndarray:
     return log(supply.positive(name, n))
 
 
+def _printed_scores(supply: Supply, T: int, d_v: int) -> Numbers:
+    """Scores and values, a number to shift by, and what the package sums of them."""
+    s, v = _log_weights(supply, "w", T), supply.real("v", T, d_v)
+    means = [supply.real("u", d_v), *(_read(s[:t], v[:t]) for t in range(1, T + 1))]
+    sums = [RunningMean(s[0] - s[0] - 9, 0 * s[0], 0 * v[:1])]
+    sums += [sums[0].absorb(s[None, :t], v[:t]) for t in range(1, T + 1)]
+    letters = {
+        "s": s,
+        "v": v,
+        "c": supply.positive("c", 1)[0],
+        r"\bar{v}": Rows(np.array(means), first=0),
+        "m": Rows(np.array([np.ravel(x.largest)[0] for x in sums]), first=0),
+        r"\ell": Rows(np.array([np.ravel(x.weight)[0] for x in sums]), first=0),
+        "r": Rows(np.array([x.total[0] for x in sums]), first=0),
+    }
+    return Numbers(letters, {"t": range(1, T + 1), "j": range(1, T + 1)})
+
+
+SCORES = AsPrinted(numbers=_printed_scores, at={"symbols": {"T": 3, "d_v": 2}})
+
+
 @identity(
     title="A softmax does not see a number that is taken from every score",
     statement=r"\frac{\sum_{j=1}^{t} \exp(s_j - c) v_j}{\sum_{j=1}^{t} \exp(s_j - c)}"
@@ -39,6 +62,7 @@ def _log_weights(supply: Supply, name: str, n: int) -> np.ndarray:
     source="milakov2018, eq. 2",
     citations=("milakov2018",),
     equations=("eq-shift-invariance",),
+    printed={"eq-shift-invariance": SCORES},
     chapter=CHAPTER,
     mutants={
         "the first score is not shifted": {"spared": 1},
@@ -79,7 +103,19 @@ def _absorb(m: Any, state: tuple, m_new: Any, s: Any, v: np.ndarray) -> tuple:
     r" \frac{\sum_{j=1}^{t} \exp(s_j) v_j}{\sum_{j=1}^{t} \exp(s_j)}",
     source="milakov2018, algorithm 3",
     citations=("milakov2018", "dao2022"),
-    equations=("eq-streaming-softmax",),
+    equations=("eq-streaming-softmax", "def-streaming-softmax"),
+    printed={
+        "eq-streaming-softmax": replace(SCORES, worlds=("rationals", "floats")),
+        # the largest score is a matter of floats: exact numbers are not shifted
+        "def-streaming-softmax": replace(
+            SCORES,
+            worlds=("floats",),
+            equivalent=dict.fromkeys(
+                ("-1 → nothing (line 2, column 17)", "s → m (line 2, column 22)"),
+                "m_t is the largest of them, so the line still holds of it",
+            ),
+        ),
+    },
     chapter=CHAPTER,
     mutants={
         "the old total is not rescaled": {"rescale_total": False},
@@ -215,6 +251,7 @@ def merge(
     r" \frac{\exp(s_t)}{\sum_{j=1}^{t} \exp(s_j)} (v_t - \bar{v}_{t-1})",
     source="ours",
     equations=("eq-running-mean",),
+    printed={"eq-running-mean": SCORES},
     chapter=CHAPTER,
     mutants={
         "the weight leaves out the new item": {"without_new": True},
@@ -247,6 +284,19 @@ def running_mean(
     }
 
 
+def _printed_limit(supply: Supply, T: int, d_v: int) -> Numbers:
+    """Scores that are numbers themselves, the first the highest, and the last token."""
+    s, v = supply.real("s", T), supply.real("v", T, d_v)
+    if supply.world != "symbols":
+        s[0] = s[1:].max() + 1
+    return Numbers({"s": s, "v": v, "t": T, "i": 1}, {"j": range(1, T + 1)})
+
+
+LIMIT = AsPrinted(
+    numbers=_printed_limit, worlds=("rationals",), at={"rationals": {"T": 3}}
+)
+
+
 @identity(
     title="Sharper and sharper, the mean becomes a lookup",
     kind="limit",
@@ -254,6 +304,15 @@ def running_mean(
     r"{\sum_{j=1}^{t} \exp(\tau s_j)} = v_i",
     source="ours",
     equations=("eq-hard-lookup",),
+    printed={
+        "eq-hard-lookup": replace(
+            LIMIT,
+            equivalent=dict.fromkeys(
+                ("t → i (line 1, column 42)", "t → i (line 1, column 77)"),
+                "a sum that ends with item i still holds the one that wins",
+            ),
+        )
+    },
     chapter=CHAPTER,
     mutants={
         "the smallest score wins": {"sign": -1},
@@ -315,6 +374,19 @@ def _limit(quotient: Any, x: Any) -> Any:
     r"{\sum_{j=1}^{t} \exp(\tau s_j)} = \frac{1}{t} \sum_{j=1}^{t} v_j",
     source="ours",
     equations=("eq-flat-read",),
+    printed={
+        "eq-flat-read": replace(
+            LIMIT,
+            equivalent=dict.fromkeys(
+                (
+                    r"\exp(\tau s_j) → nothing (line 1, column 40)",
+                    "s_j → nothing (line 1, column 50)",
+                    "s_j → nothing (line 1, column 85)",
+                ),
+                "at scale zero every weight is one",
+            ),
+        )
+    },
     chapter=CHAPTER,
     mutants={
         "the scale stays at one": {"reached": False},
@@ -337,12 +409,18 @@ def flat_read(
     return _read(0 * s if reached else s, v), right
 
 
+def _printed_twins(supply: Supply, d_v: int) -> Numbers:
+    """One score, and the values of two items that have it."""
+    return Numbers({"s": supply.real("s", 1)[0], "v": supply.real("v", 2, d_v)})
+
+
 @identity(
     title="Two items with one key are answered by the point between them",
     statement=r"\frac{\exp(s) v_1 + \exp(s) v_2}{\exp(s) + \exp(s)}"
     r" = \frac{v_1 + v_2}{2}",
     source="ours",
     equations=("eq-twin-keys",),
+    printed={"eq-twin-keys": AsPrinted(numbers=_printed_twins)},
     chapter=CHAPTER,
     mutants={
         "the second key is another": {"other": True},
@@ -426,6 +504,17 @@ def order_blind(
     return _read(turned_s + lag, turned_v), _read(s + lag, v)
 
 
+def _printed_lead(supply: Supply, N: int, d_v: int) -> Numbers:
+    """Item 1 leads all others, by at least the lead."""
+    lead = supply.positive("lead", 1)[0]
+    v, below = supply.real("v", N, d_v), supply.positive("below", N)
+    scores = -lead - below
+    scores[0] = 0
+    o = np.array([_read(scores[:t], v[:t]) for t in range(1, N + 1)])
+    letters = {"o": o, "v": v, r"\Delta": lead, "i": 1}
+    return Numbers(letters, {"t": range(2, N + 1), "j": range(1, N + 1)})
+
+
 @identity(
     title="A lead in the scores bounds the error of recall",
     kind="bound",
@@ -433,6 +522,7 @@ def order_blind(
     r" (t-1) \exp(-\Delta) \max_{j \le t} \lVert v_j - v_i \rVert",
     source="ours",
     equations=("eq-recall-bound",),
+    printed={"eq-recall-bound": AsPrinted(numbers=_printed_lead, worlds=("floats",))},
     chapter=CHAPTER,
     worlds=("rationals", "floats"),
     mutants={
@@ -503,12 +593,31 @@ def stays_inside(
     return {"above": (least, answer), "below": (answer, most)}
 
 
+def _printed_signs(supply: Supply, d_k: int) -> Numbers:
+    """Entries of mean 0 and variance 1: all signs, for query 2 and for key 1."""
+    del supply
+    signs = [np.array(x) for x in itertools.product((1, -1), repeat=d_k)]
+    draws = [
+        {"q": np.array([0 * q, q]), "k": np.array([k, 0 * k])}
+        for q in signs
+        for k in signs
+    ]
+    return Numbers({"d_k": d_k, "t": 2, "j": 1}, draws=draws)
+
+
 @identity(
     title="Scores of independent entries have a mean square of d_k",
     statement=r"\mathbb{E}[(q_t^\top k_j)^2] = d_k",
     source="vaswani2017, footnote 4",
     citations=("vaswani2017",),
     equations=("eq-score-variance",),
+    printed={
+        "eq-score-variance": AsPrinted(
+            numbers=_printed_signs,
+            worlds=("rationals", "floats"),
+            at={"rationals": {"d_k": 3}},
+        )
+    },
     chapter=CHAPTER,
     mutants={
         "the entries have a mean": {"centred": False},
@@ -539,11 +648,29 @@ def score_variance(
     return np.asarray(mean), np.asarray(d_k + 0 * a[0])
 
 
+def _printed_bytes(supply: Supply) -> Numbers:
+    """The package's counts, for any number of tokens and any widths."""
+    T, d_k, d_v = (supply.positive(name, 1)[0] for name in ("T", "d_k", "d_v"))
+    letters = {"T": T, "d_k": d_k, "d_v": d_v, "b": cost.BYTES["float32"]}
+    return Numbers(
+        letters
+        | {
+            "T^*": cost.equal_bytes(d_k, d_v),
+            r"B_\mathrm{cache}": cost.cache_bytes(T, d_k, d_v, dtype="float32"),
+            r"B_\mathrm{state}": cost.state_bytes(d_k, d_v, dtype="float32"),
+        }
+    )
+
+
 @identity(
     title="Cache and state take the same room after d_k d_v / (d_k + d_v) tokens",
     statement=r"T^{*} = \frac{d_k d_v}{d_k + d_v}",
     source="ours",
-    equations=("eq-equal-bytes",),
+    equations=("eq-equal-bytes", "def-bytes"),
+    printed={
+        "eq-equal-bytes": AsPrinted(numbers=_printed_bytes),
+        "def-bytes": AsPrinted(numbers=_printed_bytes),
+    },
     chapter=CHAPTER,
     mutants={
         "the sum of the widths": {"formula": lambda d_k, d_v: d_k + d_v},
@@ -561,12 +688,28 @@ def equal_bytes(
     return np.asarray(cost.cache_bytes(tokens, d_k, d_v)), np.asarray(state)
 
 
+def _printed_tokens(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """Tokens, and the package's outputs."""
+    q, k = supply.real("q", T, d_k), supply.real("k", T, d_k)
+    v = supply.real("v", T, d_v)
+    o, _ = softmax_attention.recurrent(q, k, v)
+    letters = {"q": q, "k": k, "v": v, "o": o}
+    return Numbers(letters, {"t": range(1, T + 1), "j": range(1, T + 1)})
+
+
 @identity(
     title="A growing cache, a masked table and blocks give the same outputs",
     statement=r"o_t = \frac{\sum_{j=1}^{T} M_{tj} \exp(q_t^\top k_j) v_j}"
     r"{\sum_{j=1}^{T} M_{tj} \exp(q_t^\top k_j)}",
     source="vaswani2017, eq. 1 with a causal mask",
     citations=("vaswani2017", "dao2022"),
+    equations=("def-softmax-attention",),
+    printed={
+        "def-softmax-attention": AsPrinted(
+            numbers=_printed_tokens,
+            at={"symbols": {"T": 2}, "rationals": {"T": 3}},
+        )
+    },
     chapter=CHAPTER,
     mutants={
         "the table is not masked": {"mask": False},

@@ -1,10 +1,13 @@
 """One equation, three plans: recurrent, parallel and chunkwise, and what they cost."""
 
+from typing import Any
+
 import numpy as np
 
 from ctlearn import cost
 from ctlearn.identities.engine import Sides, identity
 from ctlearn.mixers import linear_attention
+from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import sqrt
 from ctlearn.supplies import Supply
 
@@ -20,12 +23,45 @@ def _flat(o: np.ndarray, S: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ravel(o), np.ravel(S)])
 
 
+def _printed(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """Tokens, and the package's outputs and states from an arbitrary first state."""
+    q, k, v, S = _tokens(supply, T, d_k, d_v)
+    o, _ = linear_attention.recurrent(q, k, v, S=S)
+    ends = np.array(
+        [linear_attention.recurrent(q[:t], k[:t], v[:t], S=S)[1] for t in range(T + 1)]
+    )
+    tokens = {"q": q, "k": k, "v": v, "o": o, "S": Rows(ends, first=0), "S_T": ends[T]}
+    whole = {"Q": q, "K": k, "V": v, "O": o, "M": np.tril(np.ones((T, T), dtype=int))}
+    index = range(1, T + 1)
+    return Numbers(tokens | whole, {"t": index, "s": index, "j": index})
+
+
+def _printed_chunks(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
+    """Three chunks, and what the package's recurrence leaves at their boundaries."""
+    q, k, v, S = _tokens(supply, 3 * C, d_k, d_v)
+    o, _ = linear_attention.recurrent(q, k, v, S=S)
+    ends = [
+        linear_attention.recurrent(q[:t], k[:t], v[:t], S=S)[1]
+        for t in range(0, 3 * C + 1, C)
+    ]
+    chunks = {
+        name: np.split(x, 3) for name, x in {"Q": q, "K": k, "V": v, "O": o}.items()
+    }
+    letters = {"S": Rows(np.array(ends), first=0)}
+    mask = {"M": np.tril(np.ones((C, C), dtype=int))}
+    return Numbers(chunks | letters | mask, {"n": range(1, 4)})
+
+
+PRINTED = AsPrinted(numbers=_printed)
+
+
 @identity(
     title="The state is the initial state plus all that was written",
     statement=r"S_t = S_0 + \sum_{j=1}^{t} k_j v_j^\top",
     source="ours",
     citations=("katharopoulos2020",),
     equations=("eq-unrolled",),
+    printed={"eq-unrolled": PRINTED},
     chapter=CHAPTER,
     mutants={
         "a write is counted twice": {"times": 2},
@@ -64,6 +100,7 @@ def unrolled(
     source="ours",
     citations=("katharopoulos2020", "yang2024gla"),
     equations=("eq-plan-parallel",),
+    printed={"eq-plan-parallel": PRINTED},
     chapter=CHAPTER,
     mutants={
         "a token cannot read itself": {"diagonal": -1},
@@ -109,6 +146,7 @@ def _two_tokens_free(*, again: bool = False) -> Sides:
     ),
     source="ours",
     equations=("eq-across-a-boundary",),
+    printed={"eq-across-a-boundary": PRINTED},
     chapter=CHAPTER,
     mutants={
         "the token before the boundary is read again": {"again": True},
@@ -152,6 +190,7 @@ def across_a_boundary(
     source="ours",
     citations=("sun2023retnet", "yang2024gla"),
     equations=("eq-plan-chunkwise",),
+    printed={"eq-plan-chunkwise": AsPrinted(numbers=_printed_chunks)},
     chapter=CHAPTER,
     mutants={
         "the chunk reads the state it leaves": {"state": "after"},
@@ -196,6 +235,7 @@ def chunkwise(
     ),
     source="ours",
     equations=("eq-chunk-of-one",),
+    printed={"eq-chunk-of-one": PRINTED},
     chapter=CHAPTER,
     mutants={
         "the token reads itself twice": {"own": 2},
@@ -242,6 +282,21 @@ def chunk_of_all(
     )
 
 
+def _printed_cost(supply: Supply) -> Numbers:
+    """The chapter's model of the time, and its best chunk size."""
+    a, b, d, T, C = (supply.positive(name, 1)[0] for name in ("a", "b", "d", "T", "C"))
+    best = sqrt(a / (2 * b * d))
+
+    def seconds(chunk_size: Any) -> Any:
+        return cost.chunkwise_seconds(T, d, chunk_size, per_chunk=a, per_operation=b)
+
+    letters = {"a": a, "b": b, "d": d, "T": T, "C": C}
+    return Numbers(letters | {r"C^\star": best, r"\rho": seconds})
+
+
+COST = AsPrinted(numbers=_printed_cost, worlds=("symbols", "floats"))
+
+
 @identity(
     title="What a chunk size other than the best one costs",
     statement=(
@@ -249,7 +304,8 @@ def chunk_of_all(
         r"\qquad a = 2 b d C^{\star 2}"
     ),
     source="ours, under the two-term model of the chapter",
-    equations=("eq-wrong-chunk-size",),
+    equations=("eq-wrong-chunk-size", "def-two-terms"),
+    printed={"eq-wrong-chunk-size": COST, "def-two-terms": COST},
     chapter=CHAPTER,
     mutants={
         "overhead a quarter of what balances": {"balance": 4},
@@ -279,7 +335,8 @@ def wrong_chunk_size(
         r" \frac{a}{C^\star} = 2 b d C^\star"
     ),
     source="ours, under the two-term model of the chapter",
-    equations=("eq-best-chunk-size",),
+    equations=("eq-best-chunk-size", "def-best-chunk-size"),
+    printed={"eq-best-chunk-size": COST, "def-best-chunk-size": COST},
     chapter=CHAPTER,
     worlds=("symbols", "floats"),
     mutants={
@@ -304,6 +361,7 @@ def best_chunk_size(
     statement=r"2 b d T (d + 2 C^\star) \le \rho(C)",
     source="ours, by the inequality of the two means",
     equations=("eq-least-time",),
+    printed={"eq-least-time": AsPrinted(numbers=_printed_cost, worlds=("floats",))},
     chapter=CHAPTER,
     worlds=("rationals", "floats"),
     mutants={
@@ -321,6 +379,16 @@ def least_time(supply: Supply, *, overheads: int = 2, carried: int = 1) -> Sides
     return 2 * b * d * T * (carried * d + overheads * best) + 0 * C, times
 
 
+def _printed_sizes(supply: Supply) -> Numbers:
+    """Any sizes, and the number of tokens at which the package's counts are even."""
+    d_k, d_v, T = (supply.positive(name, 1)[0] for name in ("d_k", "d_v", "T"))
+    even = 2 * cost.equal_bytes(d_k, d_v)
+    return Numbers({"d_k": d_k, "d_v": d_v, "T": T, r"t^\star": even})
+
+
+SIZES = AsPrinted(numbers=_printed_sizes)
+
+
 @identity(
     title="When reading a cache costs as much as updating and reading a state",
     statement=(
@@ -328,7 +396,8 @@ def least_time(supply: Supply, *, overheads: int = 2, carried: int = 1) -> Sides
         r" \;\Rightarrow\; t^\star (d_k + d_v) = 2 d_k d_v"
     ),
     source="ours",
-    equations=("eq-cache-or-state",),
+    equations=("eq-cache-or-state", "def-even-count"),
+    printed={"eq-cache-or-state": SIZES, "def-even-count": SIZES},
     chapter=CHAPTER,
     mutants={
         "only the read is counted": {"touched": 1},
@@ -349,6 +418,7 @@ def cache_or_state(supply: Supply, *, touched: int = 2, values: int = 1) -> Side
     statement=r"T d_k d_v - T^2 = T (d_k d_v - T)",
     source="ours",
     equations=("eq-prefix-room",),
+    printed={"eq-prefix-room": SIZES},
     chapter=CHAPTER,
     mutants={
         "one state for all tokens": {"states": 0},

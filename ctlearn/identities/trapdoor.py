@@ -8,6 +8,7 @@ import numpy as np
 
 from ctlearn.features import quadratic, taylor
 from ctlearn.identities.engine import Sides, identity
+from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import exp, is_exact
 from ctlearn.supplies import Supply
 
@@ -43,12 +44,21 @@ def _exp_kernel(z: np.ndarray) -> np.ndarray:
     return np.array(powers, dtype=object).reshape(scores.shape)
 
 
+def _printed_features(supply: Supply, N: int, d: int) -> Numbers:
+    """More queries and keys than the feature map is wide."""
+    Q, K = (supply.real(name, d * d + N, d) for name in ("Q", "K"))
+    return Numbers({"Q": Q, "K": K, r"\phi": quadratic, r"d_\phi": d * d})
+
+
 @identity(
     title="A kernel of features has at most the rank of its width",
     kind="bound",
     statement=r"\operatorname{rank}\left(\phi(Q) \phi(K)^\top\right) \le d_\phi",
     source="ours; elementary",
     equations=("eq-feature-rank",),
+    printed={
+        "eq-feature-rank": AsPrinted(numbers=_printed_features, worlds=("rationals",))
+    },
     chapter=CHAPTER,
     worlds=("rationals",),
     mutants={
@@ -75,11 +85,26 @@ def feature_rank(
     return _rank(kernel), np.asarray(d - spare)
 
 
+def _printed_keys(supply: Supply, N: int, d: int) -> Numbers:
+    """More distinct keys than they have channels; their scores are logs of 2, 4, …"""
+    import sympy
+
+    z = _whole(supply.real("z", N, d))
+    return Numbers({"K": sympy.sqrt(sympy.log(2)) * z, "N": N})
+
+
 @identity(
     title="The exponential's kernel has full rank on distinct keys",
     statement=r"\operatorname{rank}\left(\exp(K K^\top)\right) = N",
     source="ours; the general proof is in the text",
     equations=("eq-full-rank",),
+    printed={
+        "eq-full-rank": AsPrinted(
+            numbers=_printed_keys,
+            worlds=("rationals",),
+            at={"rationals": {"N": 4, "d": 2}},
+        )
+    },
     chapter=CHAPTER,
     worlds=("rationals",),
     mutants={
@@ -106,12 +131,27 @@ def full_rank(
     return _rank(kernel), np.asarray(N)
 
 
+def _printed_points(supply: Supply, N: int) -> Numbers:
+    """Distinct numbers."""
+    x, index = supply.positive("x", N), range(1, N + 1)
+    if supply.world == "rationals":
+        x = np.cumsum(x)
+    return Numbers({"x": x, "N": N}, {"i": index, "j": index})
+
+
 @identity(
     title="Keys of one number: the kernel is Vandermonde's matrix",
     statement=r"\det\left(x_j^{i-1}\right)_{i,j=1}^{N} ="
     r" \prod_{1 \le i < j \le N} (x_j - x_i)",
     source="Vandermonde's determinant",
     equations=("eq-vandermonde",),
+    printed={
+        "eq-vandermonde": AsPrinted(
+            numbers=_printed_points,
+            worlds=("symbols", "rationals"),
+            at={"rationals": {"N": 4}},
+        )
+    },
     chapter=CHAPTER,
     mutants={
         "the differences turned round": {"sign": -1},
@@ -136,12 +176,23 @@ def vandermonde(
     return np.asarray(kernel.det(method="berkowitz")), np.asarray(product)
 
 
+def _printed_powers(supply: Supply, N: int, d: int) -> Numbers:
+    """Any coefficients and keys, for the first powers."""
+    letters = {"c": supply.real("c", N), "k": supply.real("k", N, d), "N": N}
+    return Numbers(letters, {"p": range(1, 4)})
+
+
 @identity(
     title="A power of the scores is a dot product of tensor powers",
     statement=r"\sum_{i=1}^{N} \sum_{j=1}^{N} c_i c_j (k_i^\top k_j)^p ="
     r" \left\lVert \sum_{i=1}^{N} c_i k_i^{\otimes p} \right\rVert^2",
     source="ours; elementary",
     equations=("eq-tensor-powers",),
+    printed={
+        "eq-tensor-powers": AsPrinted(
+            numbers=_printed_powers, at={"symbols": {"N": 2}, "rationals": {"N": 3}}
+        )
+    },
     chapter=CHAPTER,
     mutants={
         "another power on the left": {"left": 1},
@@ -175,11 +226,19 @@ def tensor_powers(
     return sides
 
 
+def _printed_taylor(supply: Supply, d: int) -> Numbers:
+    """Two vectors and the package's feature map."""
+    return Numbers(
+        {"q": supply.real("q", d), "k": supply.real("k", d), r"\phi": taylor}
+    )
+
+
 @identity(
     title="Three terms of the exponential are a feature map",
     statement=r"\phi(q)^\top \phi(k) = 1 + q^\top k + \frac{(q^\top k)^2}{2}",
     source="ours; elementary",
     equations=("eq-taylor",),
+    printed={"eq-taylor": AsPrinted(numbers=_printed_taylor)},
     chapter=CHAPTER,
     mutants={
         "the square is not halved": {"half": False},
@@ -197,11 +256,21 @@ def taylor_features(
     return np.asarray(taylor(q) @ taylor(k)), np.asarray(right)
 
 
+def _printed_width(supply: Supply, d_k: int) -> Numbers:
+    """As many channels as there are products of at most two of d_k."""
+    del supply
+    pairs = d_k * (d_k + 1) // 2
+    return Numbers({"d_k": d_k, "P": 2, r"d_\phi": 1 + d_k + pairs})
+
+
 @identity(
     title="How wide a door of P terms is",
     statement=r"d_\phi = \binom{d_k + P}{P}",
     source="ours; elementary",
     equations=("eq-taylor-width",),
+    printed={
+        "eq-taylor-width": AsPrinted(numbers=_printed_width, worlds=("rationals",))
+    },
     chapter=CHAPTER,
     worlds=("rationals",),
     mutants={
@@ -231,6 +300,11 @@ def taylor_width(
     return sides
 
 
+def _printed_scores(supply: Supply) -> Numbers:
+    """One score, for several numbers of terms."""
+    return Numbers({"s": supply.real("s", 1)[0]}, {"P": range(1, 5)})
+
+
 @identity(
     title="What P terms of the exponential leave out",
     kind="bound",
@@ -238,6 +312,9 @@ def taylor_width(
     r" \frac{|s|^{P+1}}{(P+1)!} \exp(|s|)",
     source="Taylor's theorem",
     equations=("eq-taylor-remainder",),
+    printed={
+        "eq-taylor-remainder": AsPrinted(numbers=_printed_scores, worlds=("floats",))
+    },
     chapter=CHAPTER,
     worlds=("rationals", "floats"),
     mutants={

@@ -116,7 +116,7 @@ def train(
     d: int,
     *,
     half_width: float = 1.0,
-    steps: int = 1000,
+    steps: int = 1500,
     batch: int = 512,
     rate: float = 0.01,
     report: Callable[[int, float], None] | None = None,

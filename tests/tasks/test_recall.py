@@ -161,7 +161,7 @@ def test_recall_against_capacity(n, agrees):
         assert agrees(f"recall of {n}, {name}", errors(ask, draws), wanted)
     found = errors(recall.ask_sum, draws)
     spread = found.std() / 12**0.5
-    assert found.mean() == pytest.approx(recall.expected_error(n, 64), abs=3 * spread)
+    assert found.mean() == pytest.approx(recall.expected_error(n, 64), abs=4 * spread)
     # a softmax that is sharp enough recalls whatever it has kept
     assert errors(lambda facts: recall.ask_softmax(facts, 64), draws).max() < 1e-9
 

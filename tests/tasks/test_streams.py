@@ -45,11 +45,11 @@ def test_larger_mini_batches_learn_more_slowly(drift, agrees):
 
 
 def test_six_rates_are_few():
-    """The curve depends on them: rates halfway between are worth a twelfth at least."""
-    drawn = [streams.drifting(seed, 1024, 16, 16) for seed in range(3)]
+    """The curve depends on them: rates in between are worth a twentieth at least."""
+    drawn = [streams.drifting(seed, 1024, 16, 16) for seed in range(8)]
     coarse = best_errors(drawn, RATES, (16, 256))
     fine = best_errors(drawn, (0.05, 0.07, 0.1, 0.4, 0.55, 0.8), (16, 256))
-    assert (fine.mean(axis=0) < 0.93 * coarse.mean(axis=0)).all()
+    assert (fine.mean(axis=0) < 0.95 * coarse.mean(axis=0)).all()
 
 
 def test_one_token_a_batch_is_the_delta_rule():

@@ -39,13 +39,15 @@ def _draw(mechanism: Mechanism, supply: Supply, T: int, d_k: int, d_v: int) -> I
 def _membership(mechanism: Mechanism) -> Identity:
     def claim(
         supply: Supply, d_k: int, d_v: int, *, change: Callable = lambda write: write
-    ) -> Sides:
+    ) -> dict[str, Sides]:
         inputs = _draw(mechanism, supply, 1, d_k, d_v)
-        S = supply.real("S", d_k, d_v)
-        _, own = mechanism.forms["recurrent"](**inputs, S=S)
         written = change(mechanism.written(inputs))
-        _, family = memory.recurrent(inputs["q"], **written, S=S)
-        return own, family
+        parts = {}
+        for part, S in (("base", None), ("step", supply.real("S", d_k, d_v))):
+            _, own = mechanism.forms["recurrent"](**inputs, S=S)
+            _, family = memory.recurrent(inputs["q"], **written, S=S)
+            parts[part] = own, family
+        return parts
 
     return Identity(
         name=f"{mechanism.name.replace('_', '-')}-fills-the-one-memory",
@@ -104,6 +106,10 @@ def _written(mechanism: Mechanism) -> Write:
     return mechanism.written(_draw(mechanism, Symbols(), 1, 1, 1))
 
 
+def _is_matrix(S: Any) -> bool:
+    return isinstance(S, np.ndarray) and S.ndim == 2
+
+
 def limit_name(mechanism: Mechanism, limit: Limit) -> str:
     """The name under which the ledger holds the proof of a limit."""
     words = [mechanism.name, "becomes", limit.target, *limit.name.split()]
@@ -114,6 +120,17 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
     target = mechanisms()[limit.target]
     reach = limit.here or (lambda inputs: inputs)
 
+    def answers(inputs: Inputs, reached: bool, turned: bool, **S: Any) -> list[Any]:
+        """What both give for these inputs, from a state if one is given."""
+        there = limit.there(reach(inputs))
+        here = reach(inputs) if reached else inputs
+        if turned:
+            there["q"] = there["q"][::-1]
+        return [
+            mechanism.forms["recurrent"](**{**here, **S}),
+            target.forms["recurrent"](**{**there, **S}),
+        ]
+
     def claim(
         supply: Supply,
         T: int,
@@ -123,15 +140,22 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
         reached: bool = True,
         scale: int = 1,
         turned: bool = False,
-    ) -> Sides:
+    ) -> dict[str, Sides]:
         inputs = _draw(mechanism, supply, T, d_k, d_v)
-        there = limit.there(reach(inputs))
-        here = reach(inputs) if reached else inputs
-        if turned:
-            there["q"] = there["q"][::-1]
-        o, _ = mechanism.forms["recurrent"](**here)
-        o_target, _ = target.forms["recurrent"](**there)
-        return np.asarray(o), scale * np.asarray(o_target)
+        (o, S), (o_target, S_target) = answers(inputs, reached, turned)
+        parts = {"": (np.asarray(o), scale * np.asarray(o_target))}
+        if limit.whole or not (_is_matrix(S) and _is_matrix(S_target)):
+            return parts
+        # both states are one matrix: from any that they share, one step is a proof
+        token = _draw(mechanism, supply, 1, d_k, d_v)
+        shared = supply.real("S", *S.shape)
+        for part, S_0 in (("base", {}), ("step", {"S": shared})):
+            here, there = (
+                np.concatenate([np.ravel(o), np.ravel(S)])
+                for o, S in answers(token, reached, turned, **S_0)
+            )
+            parts[part] = here, scale * there
+        return parts
 
     return Identity(
         name=limit_name(mechanism, limit),

@@ -138,6 +138,7 @@ MECHANISM = Mechanism(
         ),
         Limit(
             target="delta_rule",
+            whole=True,
             when="the keys are orthogonal and the other starts from W_0",
             setting=r"k_i^\top k_j = 0 \; (i \ne j)",
             here=lambda x: x | {"k": orthonormal(x["k"])},

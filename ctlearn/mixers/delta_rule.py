@@ -62,6 +62,7 @@ MECHANISM = Mechanism(
     limits=(
         Limit(
             target="linear_attention",
+            whole=True,
             when="the keys are orthonormal and beta = 1",
             setting=r"k_i^\top k_j = 0 \; (i \ne j), \; k_i^\top k_i = \beta_i = 1",
             here=lambda x: x | {"k": orthonormal(x["k"]), "beta": x["beta"] ** 0},

@@ -5,8 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ctlearn import inner
 from ctlearn.inner import Linear, Perceptron, begun
 from ctlearn.memory import copied_state
+from ctlearn.scalars import minus_infinity
+from ctlearn.shapes import GLOSSARY
+from ctlearn.supplies import Supply
 
 
 def in_window(queries: int, tokens: int, window: int) -> np.ndarray:
@@ -76,3 +80,28 @@ def begin_with(kind: type) -> Callable:
         return Replay(model, copied_state(pairs, Pairs, k, v, **shapes))
 
     return begin
+
+
+def empty_window_first(x: dict[str, Any]) -> dict[str, Any]:
+    """An `opening`: as many empty tokens in front as a window holds, which forget all.
+
+    They come to be all that the window holds, for what is forgotten is learned again
+    from the pairs that are left in it.
+    """
+    opened = dict(x)
+    for name, rows in x.items():
+        if np.ndim(rows):
+            empty = np.zeros((x["window"], *rows.shape[1:]), dtype=rows.dtype)
+            if GLOSSARY[name].role == "decay":
+                empty = empty + minus_infinity(rows)
+            opened[name] = np.concatenate([empty.astype(rows.dtype), rows])
+    return opened
+
+
+def perceptron_variant(kind: Any) -> dict[str, Any]:
+    """A variant of a mechanism whose model is of that kind: a `Perceptron` in it."""
+
+    def start(supply: Supply, d_k: int, d_v: int) -> Replay:
+        return Replay(kind.start(inner.drawn(Perceptron, supply, d_k, 7, d_v)))
+
+    return {"start": start, "exempt": inner.TOO_MANY_SYMBOLS}

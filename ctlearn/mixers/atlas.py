@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn import inner
+from ctlearn import inner, windows
 from ctlearn.features import identity, taylor
-from ctlearn.inner import MUON, Momentum, Perceptron, each
+from ctlearn.inner import MUON, Momentum, each
 from ctlearn.mechanism import Inputs, Limit, Mechanism
 from ctlearn.memory import decay_between
 from ctlearn.mixers import omega_rule
@@ -114,6 +114,7 @@ MECHANISM = Mechanism(
     inputs=INPUTS | {"beta": "rate"},
     constants=CONSTANTS | {"muon": ()},
     place=place("d_k * d_v"),
+    opening=windows.empty_window_first,
     symbolic_tokens=3,
     limits=(
         Limit(
@@ -133,18 +134,12 @@ MECHANISM = Mechanism(
     ),
     variants={
         "with Muon on polynomial features": {
-            "constants": CONSTANTS | {"phi": taylor},
+            "constants": {"window": 4, "phi": taylor},
+            "limits": (),
             "place": place("(1 + d_k + d_k**2) * d_v"),
-            "exempt": dict.fromkeys(inner.NOT_RATIONAL, "Muon divides by a norm"),
-        },
-        "a perceptron": {
-            "inputs": INPUTS,
-            "constants": CONSTANTS,
-            "start": lambda supply, d_k, d_v: Replay(
-                Momentum.start(inner.drawn(Perceptron, supply, d_k, 7, d_v))
-            ),
-            "place": place("(7 * (d_k + d_v + 1) + d_v)"),
             "exempt": inner.NOT_RATIONAL,
         },
+        "a perceptron": windows.perceptron_variant(Momentum)
+        | {"inputs": INPUTS, "place": place("(7 * (d_k + d_v + 1) + d_v)")},
     },
 )

@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn import inner
+from ctlearn import inner, windows
 from ctlearn.features import identity, taylor
-from ctlearn.inner import Perceptron
 from ctlearn.mechanism import Inputs, Limit, Mechanism, Place
 from ctlearn.memory import decay_between
 from ctlearn.mixers.normalised_linear_attention import FeatureMap
@@ -109,6 +108,7 @@ MECHANISM = Mechanism(
     | {"log_decay": "log_decay [T]", "beta": "small"},
     constants={"window": 4, "inner_batch": 3},
     place=place("d_k * d_v"),
+    opening=windows.empty_window_first,
     limits=(
         Limit(
             target="titans",
@@ -135,16 +135,12 @@ MECHANISM = Mechanism(
     ),
     variants={
         "OmegaNet": {
-            "symbolic_tokens": 2,
-            "constants": {"window": 4, "inner_batch": 3, "phi": taylor},
+            "constants": {"window": 4, "inner_batch": 1, "phi": taylor},
+            "limits": (),
             "place": place("(1 + d_k + d_k**2) * d_v"),
-        },
-        "a perceptron": {
-            "start": lambda supply, d_k, d_v: Replay(
-                Fading.start(inner.drawn(Perceptron, supply, d_k, 7, d_v))
-            ),
-            "place": place("(7 * (d_k + d_v + 1) + d_v)"),
             "exempt": inner.TOO_MANY_SYMBOLS,
         },
+        "a perceptron": windows.perceptron_variant(Fading)
+        | {"place": place("(7 * (d_k + d_v + 1) + d_v)")},
     },
 )

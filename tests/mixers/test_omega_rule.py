@@ -9,7 +9,7 @@ from ctlearn.inner import Linear, Perceptron
 from ctlearn.mixers import linear_attention, longhorn, mesa_net, omega_rule
 from ctlearn.objectives import Fading
 from ctlearn.supplies import Floats
-from ctlearn.windows import Replay
+from ctlearn.windows import Replay, empty_window_first
 
 
 def torch_read(torch, weights, x):
@@ -129,13 +129,12 @@ def test_a_window_outlives_what_is_forgotten():
     window, names = 3, omega_rule.MECHANISM.inputs
     x = omega_rule.MECHANISM.draw(Floats(5), 9, 4, 3)
     x |= {"inner_batch": 1, "window": window, "beta": 8 * x["beta"]}
+    x["log_decay"][5] = -np.inf
     tail = {n: a[5:] if n in names else a for n, a in x.items()}
     alone, _ = omega_rule.chunkwise(**tail)
-    x["log_decay"][5] = -np.inf
     o, _ = omega_rule.chunkwise(**x)
     assert np.abs(o[5:] - alone).max() > 0.01
-    gap = {n: np.zeros((window, *x[n].shape[1:])) for n in names}
-    gap["log_decay"][:] = -np.inf
-    x |= {n: np.concatenate([x[n][:5], gap[n], x[n][5:]]) for n in names}
+    opened = empty_window_first(tail)
+    x |= {n: np.concatenate([x[n][:5], opened[n]]) for n in names}
     o, _ = omega_rule.chunkwise(**x)
     assert np.allclose(o[5 + window :], alone, rtol=0, atol=1e-14)

@@ -65,3 +65,22 @@ def test_a_cache_of_softmax_attention_may_be_taken_over():
 def test_a_window_that_is_none_is_refused(window, error):
     with pytest.raises(error, match=r"^window: expected"):
         swa.recurrent(*draw(3), window=window)
+
+
+def test_persistent_tokens_are_tokens_that_never_leave():
+    """They are what a window that never forgets the first two would see."""
+    q, k, v = draw(9)
+    _, K_p, V_p = (x[:2] for x in draw(2, seed=1))
+    o, S = swa.chunkwise(q, k, v, K_p=K_p, V_p=V_p, window=3)
+    assert len(S.K) == 3
+    for t in range(9):
+        seen = slice(max(0, t - 2), t + 1)
+        K = np.concatenate([K_p, k[seen]])
+        weights = np.exp(K @ q[t])
+        wanted = weights @ np.concatenate([V_p, v[seen]]) / weights.sum()
+        np.testing.assert_allclose(o[t], wanted, rtol=1e-13)
+
+
+def test_persistent_keys_without_values_are_refused():
+    with pytest.raises(ValueError, match=r"^K_p and V_p: expected both or neither"):
+        swa.recurrent(*draw(3), K_p=draw(2)[1], window=2)

@@ -132,9 +132,11 @@ def test_training_finds_the_step(trained, tested, record_property):
             "trained layer",
             f"{error + excess.mean():.4f}, diagonal {diagonals[-1]:.4f}",
         )
+    # what an entry spreads, over entries and runs, bounds what a run's mean does
     spread = np.std([np.diag(layer.step_matrix()) for layer in trained])
-    assert abs(np.mean(diagonals) - 0.1519) < 3 * spread / 10**0.5
-    assert abs(np.mean(diagonals) - eta / 10) < 3 * spread / 50**0.5
+    assert spread < 0.001
+    for wanted in (0.1519, eta / 10):
+        assert abs(np.array(diagonals) - wanted).max() < 3 * spread
 
 
 def test_the_trained_layer_knows_a_rate_and_no_rule_for_it(trained):

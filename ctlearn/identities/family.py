@@ -42,8 +42,10 @@ def _membership(mechanism: Mechanism) -> Identity:
     ) -> dict[str, Sides]:
         inputs = _draw(mechanism, supply, 1, d_k, d_v)
         written = change(mechanism.written(inputs))
+        nothing = mechanism.rows(inputs, slice(0))
+        _, start = mechanism.forms["recurrent"](**nothing)
         parts = {}
-        for part, S in (("base", None), ("step", supply.real("S", d_k, d_v))):
+        for part, S in (("base", start), ("step", supply.real("S", d_k, d_v))):
             _, own = mechanism.forms["recurrent"](**inputs, S=S)
             _, family = memory.recurrent(inputs["q"], **written, S=S)
             parts[part] = own, family

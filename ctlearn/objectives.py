@@ -18,6 +18,10 @@ Links (A is an array of weights, s > 1):
 dual_link          half the squared L_r norm, 1/r + 1/s = 1
 printed_link       what MIRAS prints for it; the link of nothing, unless s = 2
 simplex            the entropy, over non-negative weights of a given sum  [kivinen1997]
+
+Two more displays of MIRAS do not hold: its delta rule lacks the rate on the written
+value, and its row for RWKV-7, Diag(alpha) (I - beta k k'), erases before it decays, as
+neither that nor Kimi delta attention does.
 """
 
 from collections.abc import Callable, Sequence
@@ -221,7 +225,9 @@ def _beside(threshold: Any, e: np.ndarray) -> np.ndarray:
 def _norm(A: np.ndarray, s: Any) -> Any:
     """The L_s norm of all entries."""
     if not is_exact(A):
-        return np.linalg.norm(A.ravel(), s)
+        # powers of what is left after long fading would be zero
+        largest = np.abs(A).max(initial=0)
+        return largest and largest * np.linalg.norm((A / largest).ravel(), s)
     import sympy
 
     return (abs(A) ** s).sum() ** (1 / sympy.sympify(s))

@@ -180,6 +180,7 @@ def test_the_printed_link_turns_scale_upside_down():
     assert np.allclose(dual(2 * A, 4), 2 * dual(A, 4), atol=1e-14)
     assert np.allclose(printed(2 * A, 4), printed(A, 4) / 2, atol=1e-14)
     assert np.abs(printed(1e-3 * A, 4)).max() > 100
+    assert np.allclose(dual(1e-100 * A, 4) * 1e100, dual(A, 4), rtol=1e-14)
     assert not dual(0 * A, 4).any()
     with np.errstate(invalid="ignore"):
         assert np.isnan(printed(0 * A, 4)).all()

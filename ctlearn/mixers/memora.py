@@ -32,7 +32,7 @@ import numpy as np
 
 from ctlearn import inner
 from ctlearn.inner import Linear, Perceptron
-from ctlearn.mechanism import Mechanism, Place
+from ctlearn.mechanism import Mechanism, Place, empty_token_first
 from ctlearn.objectives import Mirror, simplex
 from ctlearn.scalars import exp, is_exact
 from ctlearn.shapes import checked_step
@@ -93,6 +93,7 @@ PLACE = Place(
     control="relative entropy to the last weights and to equal ones",
     state="3 * d_k * d_v + 1",
 )
+NESTED = dict.fromkeys(inner.NOT_RATIONAL, "exponentials are taken of exponentials")
 MECHANISM = Mechanism(
     module=__name__,
     title="Memora",
@@ -101,13 +102,17 @@ MECHANISM = Mechanism(
     | {"log_decay": "log_decay [T]", "beta": "rate", "mass": "positive"},
     constants={"inner_batch": 3},
     place=PLACE,
+    opening=empty_token_first,
+    exempt=inner.IN_MINI_BATCHES,
     variants={
+        "token by token": {"constants": {"inner_batch": 1}, "exempt": NESTED},
         "a perceptron": {
             "start": lambda supply, d_k, d_v: Mirror.start(
                 inner.drawn(Perceptron, supply, d_k, 7, d_v), partial(simplex, mass=5.0)
             ),
             "place": replace(PLACE, state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"),
-            "exempt": inner.NOT_RATIONAL,
+            "exempt": NESTED
+            | {"test_documents_in_one_row": "units of equal weights remain alike"},
         },
     },
 )

@@ -7,7 +7,9 @@ import pytest
 
 from ctlearn.identities import identities
 from ctlearn.identities.__main__ import main
-from ctlearn.identities.engine import KINDS, identity, run
+from ctlearn.identities.engine import KINDS, STATEMENT, identity, run
+from ctlearn.identities.touched import mechanisms_of
+from ctlearn.printed import AsPrinted, Numbers
 
 every_identity = pytest.mark.parametrize(
     "claim", identities().values(), ids=lambda claim: claim.name
@@ -151,7 +153,46 @@ def test_an_erratum_needs_both_its_parts():
         return {"printed": (x, x + printed), "corrected": (x, x + corrected)}
 
     mutants = {"printed is right": {"printed": 0}, "still wrong": {"corrected": 1}}
-    assert run(planted(claim, kind="erratum", mutants=mutants)).passed
+    declared = {"kind": "erratum", "as_printed": "0 = 1", "mutants": mutants}
+    result = run(planted(claim, **declared))
+    assert result.passed
+    assert result.gaps["rationals"] == {"printed": "-1", "corrected": "0"}
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_what_an_erratum_prints_is_run_and_must_fail(factor):
+    def claim(supply, d, *, again=0):
+        x = supply.real("x", d)
+        return {"printed": (x + 1, x), "corrected": (x, x + again)}
+
+    def numbers(supply, d):
+        return Numbers({"x": supply.real("x", d)})
+
+    result = run(
+        planted(
+            claim,
+            kind="erratum",
+            statement=r"x^\top x = \lVert x \rVert^2",
+            as_printed=rf"x^\top x = {factor} \lVert x \rVert^2",
+            printed={STATEMENT: AsPrinted(numbers=numbers, worlds=("floats",))},
+            mutants={"again": {"again": 1}},
+        )
+    )
+    assert result.passed == (factor == 2)
+    assert result.refuted == (("floats",) if factor == 2 else ())
+
+
+@pytest.mark.parametrize(("kind", "text"), [("erratum", ""), ("identity", "0 = 1")])
+def test_errata_alone_say_what_their_source_prints(kind, text):
+    with pytest.raises(ValueError, match=r"^as_printed: expected the source's text"):
+        planted(add_one, mutants={}, kind=kind, as_printed=text)
+
+
+def test_the_mechanisms_of_a_check_are_read_from_its_code():
+    found = {name: mechanisms_of(c.claim) for name, c in identities().items()}
+    assert found["delta-rule-eigenvalues"] == ("delta_rule",)
+    assert found["titans-becomes-comba"] == ("comba", "titans")
+    assert found["interference-welch"] == ()
 
 
 def test_a_bound_is_tight_to_the_last_fraction():
@@ -200,6 +241,9 @@ def test_command_prints_writes_and_exits(tmp_path, capsys):
     assert entry["name"] == "memory-decay-composes"
     assert entry["passed"]
     assert entry["file"] == "ctlearn/identities/memory.py"
+    assert entry["gaps"]["symbols"] == dict.fromkeys(("span", "parts", "diagonal"), "0")
+    assert entry["as_printed"] == ""
+    assert entry["mechanisms"] == {}
 
 
 def test_command_fails_when_an_identity_fails(monkeypatch, capsys):

@@ -16,6 +16,8 @@ from ctlearn import __version__
 from ctlearn.identities import identities
 from ctlearn.identities.engine import Result, run
 from ctlearn.identities.show import show, show_equation, show_latex
+from ctlearn.identities.touched import mechanisms_of
+from ctlearn.mixers import mechanisms
 
 SHOW = {
     "--show": (show, "NAME", "show all there is to say of one identity"),
@@ -116,6 +118,8 @@ def _entry(result: Result) -> dict[str, Any]:
         "title": claim.title,
         "kind": claim.kind,
         "statement": claim.statement,
+        "as_printed": claim.as_printed,
+        "refuted": list(result.refuted),
         "source": claim.source,
         "citations": list(claim.citations),
         "equations": list(claim.equations),
@@ -132,7 +136,12 @@ def _entry(result: Result) -> dict[str, Any]:
             for label, executed in result.printed.items()
         },
         "chapter": claim.chapter,
+        "mechanisms": {
+            name: mechanisms()[name].title.partition(" (")[0]
+            for name in mechanisms_of(claim.claim)
+        },
         "methods": list(result.methods),
+        "gaps": {world: dict(gaps) for world, gaps in result.gaps.items()},
         "mutants": [{"name": n, "killed": hit} for n, hit in result.mutants.items()],
         "passed": result.passed,
         "failures": list(result.failures),

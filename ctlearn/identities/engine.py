@@ -19,7 +19,8 @@ counterexample   they differ: an exact small instance against a tempting claim
 erratum          the part `printed` differs, the part `corrected` is equal
 
 Where a claim says what the letters of its equation in the book stand for, that equation
-is run, too, from the text that is printed (`ctlearn.printed`).
+is run, too, from the text that is printed (`ctlearn.printed`). So is what an erratum's
+source prints, which must fail on the numbers on which the statement holds.
 """
 
 import inspect
@@ -31,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.printed import pages
-from ctlearn.printed.execute import AsPrinted, Executed, execute
+from ctlearn.printed.execute import AsPrinted, Executed, execute, refuted
 from ctlearn.scalars import is_exact
 from ctlearn.supplies import Difference, Floats, Rationals, Supply, Symbols
 
@@ -71,6 +72,7 @@ class Identity:
     source: str
     claim: Claim
     mutants: Mapping[str, Mapping[str, Any]]
+    as_printed: str = ""
     name: str = ""
     citations: tuple[str, ...] = ()
     equations: tuple[str, ...] = ()
@@ -86,6 +88,11 @@ class Identity:
         unknown = set(self.worlds) - set(WORLDS)
         if unknown or not self.worlds:
             raise ValueError(f"worlds: expected some of {WORLDS}, got {self.worlds}")
+        if bool(self.as_printed) != (self.kind == "erratum"):
+            raise ValueError(
+                f"as_printed: expected the source's text of an erratum, and of no "
+                f"other kind, got {self.as_printed!r} of kind {self.kind!r}"
+            )
         texts = {STATEMENT, *self.equations}
         if not set(self.printed) <= texts:
             raise ValueError(f"printed: expected some of {texts}, got {self.printed}")
@@ -115,13 +122,17 @@ class Result:
     """What running one identity showed.
 
     It holds the identity's name rather than the identity, whose claim may be a closure
-    that cannot travel between processes.
+    that cannot travel between processes. `gaps` says, by world and part, how far apart
+    the two sides were; `refuted` are the worlds in which the text that an erratum's
+    source prints was run, and failed.
     """
 
     name: str
     methods: tuple[str, ...]
+    gaps: Mapping[str, Mapping[str, str]]
     mutants: Mapping[str, bool]
     printed: Mapping[str, Executed]
+    refuted: tuple[str, ...]
     failures: tuple[str, ...]
     seconds: float
 
@@ -143,7 +154,7 @@ def identity(**declared: Any) -> Callable[[Claim], Identity]:
 def run(claim: Identity) -> Result:
     """Check the claim in all its worlds, and each of its mutants until it is caught."""
     start = time.perf_counter()
-    methods, failures = [], []
+    methods, gaps, failures = [], {}, []
     for world in claim.worlds:
         try:
             trials = [
@@ -155,6 +166,7 @@ def run(claim: Identity) -> Result:
             continue
         failures += [f"{world}: {trial.fault}" for trial in trials if trial.fault]
         methods.append(_method(world, trials))
+        gaps[world] = trials[0].gaps
     if claim.free is not None:
         fault = _free_fault(claim, {})
         failures += [f"any dimension: {fault}"] if fault else []
@@ -168,17 +180,21 @@ def run(claim: Identity) -> Result:
     ):
         failures.append("any dimension: no mutant makes it fail")
     try:
-        printed = _as_printed(claim)
+        printed, wrong = _as_printed(claim), _misprint(claim)
     except Exception as error:
-        printed = {}
+        printed, wrong = {}, ()
         failures.append(f"as printed: {type(error).__name__}: {error}")
     for label, executed in printed.items():
         failures += [f"{label} as printed: {fault}" for fault in executed.failures]
+    if claim.as_printed and STATEMENT in printed and not wrong:
+        failures.append("what the source prints holds")
     return Result(
         claim.name,
         tuple(methods),
+        gaps,
         mutants,
         printed,
+        wrong,
         tuple(failures),
         time.perf_counter() - start,
     )
@@ -189,7 +205,7 @@ class _Trial:
     """One run of a claim: where, on which parts, how far apart, and what was wrong."""
 
     at: Mapping[str, int]
-    parts: tuple[str, ...]
+    gaps: Mapping[str, str]
     gap: str
     fault: str
 
@@ -213,7 +229,8 @@ def _trial(
             where = part or "the sides"
             faults.append(f"{where}: not {wanted} ({gap.text}) at {dict(at)}")
         gaps[part] = gap
-    return _Trial(at, tuple(parts), _told(claim.kind, gaps), "; ".join(faults))
+    texts = {part: gap.text for part, gap in gaps.items()}
+    return _Trial(at, texts, _told(claim.kind, gaps), "; ".join(faults))
 
 
 def _wanted(kind: str, part: str) -> str:
@@ -250,6 +267,14 @@ def _as_printed(claim: Identity) -> dict[str, Executed]:
         for label, how in claim.printed.items()
         if label in texts
     }
+
+
+def _misprint(claim: Identity) -> tuple[str, ...]:
+    """The worlds in which what an erratum's source prints fails, if it can be run."""
+    if not claim.as_printed or STATEMENT not in claim.printed:
+        return ()
+    how = claim.printed[STATEMENT]
+    return refuted(claim.as_printed, how, printed_draws(how))
 
 
 def printed_draws(how: AsPrinted) -> Iterable[tuple[Supply, Mapping[str, int]]]:
@@ -293,7 +318,7 @@ def _method(world: str, trials: list[_Trial]) -> str:
     sizes = ", ".join(f"{name} = {size}" for name, size in at.items())
     where = f" at {sizes}" if sizes else ""
     if world == "symbols":
-        if {"base", "step"} <= set(trials[0].parts):
+        if {"base", "step"} <= set(trials[0].gaps):
             return f"induction over T, from an arbitrary symbolic state{where}"
         return f"symbols{where}"
     if world == "rationals":

@@ -242,10 +242,8 @@ def orders_differ(supply: Supply, *, forget: int = 1, erase: int = 1) -> Sides:
 @identity(
     title="The last line of a gated chunk takes the decay mask, not the binary one",
     kind="erratum",
-    statement=(
-        r"O = (\gamma \odot Q) S + (Q K^\top \odot D) U, \qquad"
-        r" \text{printed: } (Q K^\top \odot M) U"
-    ),
+    statement=r"O = (\gamma \odot Q) S + (Q K^\top \odot D) U",
+    as_printed=r"O = (\gamma \odot Q) S + (Q K^\top \odot M) U",
     source="yang2025gated, the chunkwise output",
     citations=("yang2025gated",),
     mutants={

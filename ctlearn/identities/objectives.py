@@ -15,9 +15,9 @@ from ctlearn.supplies import Supply
     statement=(
         r"\nabla \tfrac12 \lVert W \rVert_r^2 = A \iff"
         r" W = \frac{\mathrm{sign}(A) \odot |A|^{s-1}}{\lVert A \rVert_s^{s-2}},"
-        r" \quad \tfrac1r + \tfrac1s = 1, \qquad"
-        r" \text{printed: } W = \frac{A}{\lVert A \rVert_s^{s-2}}"
+        r" \quad \tfrac1r + \tfrac1s = 1"
     ),
+    as_printed=r"W = \frac{A}{\lVert A \rVert_s^{s-2}}",
     source="behrouz2025miras, eq. 24, reported",
     citations=("behrouz2025miras",),
     worlds=("symbols", "floats"),

@@ -25,11 +25,13 @@ def show(name: str) -> str:
             "",
             f"kind       {claim.kind}",
             f"statement  {claim.statement}",
+            *([f"source has {claim.as_printed}"] if claim.as_printed else []),
             f"source     {claim.source} {', '.join(claim.citations)}".rstrip(),
             f"check      {file}:{line}",
             *(f"in book    {label}{_file(label)}" for label in claim.equations),
             *(f"run        {method}" for method in result.methods),
             *(f"printed    {label}: {x.told}" for label, x in result.printed.items()),
+            *(f"fails      the source's text, on {x}" for x in result.refuted),
             *(
                 f"mutant     {mutant}: {'caught' if caught else 'SURVIVES'}"
                 for mutant, caught in result.mutants.items()

@@ -87,6 +87,20 @@ def execute(tex: str, how: AsPrinted, draws: Iterable[Draw]) -> Executed:
     return Executed(tuple(worlds), len(slips), survivors, tuple(failures))
 
 
+def refuted(tex: str, how: AsPrinted, draws: Iterable[Draw]) -> tuple[str, ...]:
+    """The worlds on whose numbers a text does not hold, if it fails in all of them.
+
+    Raises PrintedError if it has no value there, for then it says nothing to refute.
+    """
+    fails: dict[str, bool] = {}
+    for supply, sizes in draws:
+        numbers = how.numbers(supply, **sizes)
+        evaluation = Evaluation(tex, numbers, exact=supply.world != "floats")
+        wrong = bool(_wrong(evaluation, supply))
+        fails[supply.world] = fails.get(supply.world, True) and wrong
+    return tuple(fails) if all(fails.values()) else ()
+
+
 def _wrong(evaluation: Evaluation, supply: Supply) -> str:
     """What does not hold, in words; nothing if all of the equation does."""
     held = 0

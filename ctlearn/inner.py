@@ -46,10 +46,6 @@ TOO_MANY_SYMBOLS = {
 NOT_RATIONAL = TOO_MANY_SYMBOLS | {
     "test_plans_agree_exactly": "it measures lengths and rounds its constants"
 }
-IN_MINI_BATCHES = {
-    "test_documents_in_one_row": "a document must begin with a mini-batch: see the "
-    "variant with one token in each"
-}
 _GELU = math.sqrt(2 / math.pi)
 _FAR = 10  # a gelu has long been straight there, and its cube cannot overflow
 

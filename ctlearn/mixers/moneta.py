@@ -18,7 +18,9 @@ f is linear, or a two-layer `Perceptron`, each array of weights with a norm of i
 which then comes in with S; the source adds a residual and a layer norm, and has alpha
 and beta for each channel. As in its training, gradients are taken at the start of each
 mini-batch of `inner_batch` tokens (16 or 64), and only its end applies the link: inside
-it W itself goes on, W <- alpha W - beta grad. [behrouz2025miras, eqs. 24-25, reported]
+it W itself goes on, W <- alpha W - beta grad. What begins a new document is a token in
+front of it with alpha = beta = 0, the last of its mini-batch.
+[behrouz2025miras, eqs. 24-25, reported]
 """
 
 from dataclasses import replace
@@ -96,8 +98,6 @@ PLACE = Place(
     state="3 * d_k * d_v + 1",
 )
 ROOTS = dict.fromkeys(inner.NOT_RATIONAL, "roots of sums are taken, one in another")
-SYMBOLS = {name: ROOTS[name] for name in inner.TOO_MANY_SYMBOLS}
-LARGE = {"test_one_key_again_and_again": "steps that large make a cube explode"}
 MECHANISM = Mechanism(
     module=__name__,
     title="Moneta",
@@ -128,21 +128,19 @@ MECHANISM = Mechanism(
             ),
         ),
     ),
-    exempt=SYMBOLS | LARGE | inner.IN_MINI_BATCHES,
+    exempt={name: ROOTS[name] for name in inner.TOO_MANY_SYMBOLS},
     variants={
         "a square": {
             "constants": {"powers": (2, 2), "inner_batch": 3},
-            "exempt": inner.IN_MINI_BATCHES,
+            "exempt": {},
         },
-        "token by token": {"constants": {"inner_batch": 1}, "exempt": ROOTS | LARGE},
+        "token by token": {"constants": {"inner_batch": 1}, "exempt": ROOTS},
         "a perceptron": {
             "start": lambda supply, d_k, d_v: Mirror.start(
                 inner.drawn(Perceptron, supply, d_k, 7, d_v), partial(dual_link, s=4)
             ),
             "place": replace(PLACE, state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"),
-            "exempt": ROOTS
-            | LARGE
-            | {"test_documents_in_one_row": "weights of zero never learn again"},
+            "exempt": ROOTS,
         },
     },
 )

@@ -273,7 +273,7 @@ _SYMBOLS = (
         shapes=(("T",), ("T", "d_v")),
         role="rate",
         meaning="time that passes at a token, for the head or each value channel",
-        range="above 0",
+        range="at least 0",
         elsewhere="dt (Mamba)",
     ),
     Symbol(
@@ -613,8 +613,8 @@ def check(
     TypeError
         An argument is not an array, holds integers, or differs in dtype from the first.
     ValueError
-        A shape does not fit, a size such as `chunk_size` or `window` is too small, or
-        a decay is positive or NaN.
+        A shape does not fit, a size such as `chunk_size` or `window` is too small, a
+        decay is positive or NaN, or a rate that must be above 0 is not.
     """
     sizes: dict[str, tuple[int, str]] = {}
     dtype: tuple[np.dtype, str] | None = None
@@ -634,7 +634,9 @@ def check(
             dtype = _check_dtype(name, value, dtype)
         check_shape(name, value, shapes, sizes)
         if symbol.role == "decay":
-            _check_decay(name, np.asarray(value))
+            _check_decay(name, np.asarray(value), symbol.range.partition(";")[0])
+        elif symbol.range in ("above 0", "at least 0"):
+            _check_sign(name, np.asarray(value), symbol.range)
 
 
 def check_shape(
@@ -687,15 +689,31 @@ def _check_dtype(
     return first
 
 
-def _check_decay(name: str, log_decay: np.ndarray) -> None:
+def _check_decay(name: str, log_decay: np.ndarray, interval: str) -> None:
     if log_decay.dtype.kind == "O":
         # a symbol's sign may be unknown: only a number known to be positive is refused
         if any(getattr(x, "is_positive", x > 0) for x in log_decay.flat):
-            raise ValueError(f"{name}: expected values in [−∞, 0], got a positive one")
+            raise ValueError(
+                f"{name}: expected values in {interval}, got a positive one"
+            )
         return
-    bad = log_decay[~(log_decay <= 0)]
-    if bad.size:
-        raise ValueError(f"{name}: expected values in [−∞, 0], got {bad.flat[0]}")
+    inside = (log_decay <= 0) & ((log_decay > -np.inf) | interval.startswith("["))
+    if not inside.all():
+        bad = log_decay[~inside].flat[0]
+        raise ValueError(f"{name}: expected values in {interval}, got {bad}")
+
+
+def _check_sign(name: str, rate: np.ndarray, interval: str) -> None:
+    strict = interval == "above 0"
+    if rate.dtype.kind == "O":
+        # as for decays, only a number known to be outside is refused
+        known = "is_nonpositive" if strict else "is_negative"
+        outside = [x for x in rate.flat if getattr(x, known, False)]
+    else:
+        outside = list(rate[~(rate > 0 if strict else rate >= 0)])
+    if outside:
+        numbers = "numbers" if rate.ndim else "a number"
+        raise ValueError(f"{name}: expected {numbers} {interval}, got {outside[0]}")
 
 
 def _is_record(value: Any) -> bool:

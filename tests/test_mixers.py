@@ -16,6 +16,7 @@ from ctlearn.supplies import Floats, Rationals, Symbols, float_difference
 
 LENGTHS = (0, 1, 2, 7, 64, 65)
 PLANS = ("parallel", "chunkwise")
+SIGNED = ("above 0", "at least 0")
 
 
 def every_mechanism(test=None, *, that=lambda mechanism: True):
@@ -399,11 +400,13 @@ def test_bad_calls_fail_early(mechanism):
                 recurrent(**(inputs | {name: x[:-1]}))
         with pytest.raises(TypeError, match="mixed dtypes"):
             recurrent(**(inputs | {name: x.astype(np.float32)}))
-        if GLOSSARY[name].role == "decay":
-            with pytest.raises(ValueError, match=rf"^{name}: expected values in"):
-                recurrent(**(inputs | {name: -x}))
-            with pytest.raises(ValueError, match=rf"^{name}: .*nan"):
-                recurrent(**(inputs | {name: np.nan * x}))
+    for name, x in inputs.items():
+        symbol = GLOSSARY.get(name)
+        if symbol and (symbol.role == "decay" or symbol.range in SIGNED):
+            # case 8, and what else would grow where it should fade
+            for bad, what in ((-x, ""), (np.nan * x, ".*nan")):
+                with pytest.raises(ValueError, match=rf"^{name}: expected {what}"):
+                    recurrent(**(inputs | {name: bad}))
     with pytest.raises(ValueError, match=r"d_k is"):
         recurrent(**(inputs | {"q": inputs["q"][..., :-1]}))
     for bad, error in ((0, ValueError), (-3, ValueError), (2.0, TypeError)):

@@ -80,3 +80,21 @@ def test_a_checked_form_keeps_its_name_and_signature():
     assert form.__doc__ == "Do nothing."
     with pytest.raises(TypeError, match=r"missing a required argument"):
         form(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("bad", [-1.0, np.nan])
+def test_rates_that_have_a_sign_are_held_to_it(bad):
+    with pytest.raises(ValueError, match=r"^ridge: expected a number above 0, got"):
+        check({"ridge": bad})
+    with pytest.raises(ValueError, match=r"^delta: expected numbers at least 0, got"):
+        check({"delta": np.array([1.0, bad])})
+    check({"delta": np.zeros(2), "eps": 0.0})
+    with pytest.raises(ValueError, match=r"^ridge: expected a number above 0, got 0"):
+        check({"ridge": 0.0})
+
+
+def test_no_sign_is_asked_of_a_symbol():
+    x, zero = sympy.Symbol("x", real=True), sympy.Integer(0)
+    check({"ridge": x})
+    with pytest.raises(ValueError, match=r"^ridge: expected a number above 0, got 0"):
+        check({"ridge": zero})

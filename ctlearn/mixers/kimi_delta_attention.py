@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
+from ctlearn.mechanism import Limit, Mechanism, Place, family_forms
+from ctlearn.mixers import gated_delta_rule
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
 
@@ -33,13 +34,8 @@ def step(
     return S.T @ q, S
 
 
-def write(
-    k: np.ndarray, v: np.ndarray, *, log_decay: np.ndarray, beta: np.ndarray
-) -> Write:
-    """The delta rule's write, on what is left after forgetting."""
-    return Write(k=k, z=beta[:, None] * v, e=beta[:, None] * k, log_decay=log_decay)
-
-
+# by how many rates the state fades is all the same to the write
+write = gated_delta_rule.write
 recurrent, parallel, chunkwise = family_forms(step, write)
 
 

@@ -4,7 +4,7 @@
 
 k is the filter's input and v what it should have answered; a filter's own output is the
 answer S_{t-1}' k_t before the correction, here any query is answered after it. The step
-mu is stable for mu k'k in (0, 2). [widrow1960]
+mu is stable for mu k'k in (0, 2). [widrow1960, from memory]
 """
 
 from typing import Any

@@ -5,7 +5,8 @@
 In the book's letters C, B and x are q, k and v; Delta_t > 0 is one number for the head
 and A <= 0 one constant. A long step forgets much and writes strongly. A layer makes
 Delta a softplus, A = -exp of a learned number, and adds D x_t to the output; B and C
-are shared by the heads of a group, and neither is normalised or scaled.
+are shared by the heads of a group, and neither is normalised or scaled. No Delta both
+forgets everything and writes: for a row of documents, take gated linear attention.
 [dao2024, the selective state space model with scalar A, discretised as in its code]
 """
 

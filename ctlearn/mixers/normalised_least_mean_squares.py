@@ -4,7 +4,7 @@
 
 With mu = 1 and eps = 0 it is Kaczmarz's projection: the nearest state that answers v_t
 at k_t, however long the key. It converges for mu in (0, 2); eps >= 0 guards short keys,
-and a zero key needs it above 0. [nagumo1967]
+and a zero key needs it above 0. [nagumo1967, from memory]
 """
 
 from typing import Any

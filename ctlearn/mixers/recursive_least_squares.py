@@ -8,8 +8,11 @@ At every token S_t is the exact minimum of sum_i lambda^(t-i) ||S'k_i - v_i||^2 
 lambda^t rho ||S||^2, and P_t is the inverse of its curvature,
 sum_i lambda^(t-i) k_i k_i' + lambda^t rho I.
 lambda in (0, 1] forgets, the ridge rho > 0 starts P at I / rho and fades with the rest.
+In directions that no key visits P grows by 1 / lambda at every token ("wind-up"), until
+rounding is all that is left there.
 A filter's own output is S_{t-1}' k_t; here any query is answered after the correction.
-[plackett1950 without forgetting; with it, the form in every book on adaptive filters]
+[plackett1950 without forgetting, with it a form common to books on adaptive filters;
+both from memory]
 """
 
 from typing import Any, NamedTuple

@@ -7,7 +7,7 @@ leaves the rest alone. A key that is l tokens old is thus met as gamma^l (R^l q)
 is retention with query and key turned in front by t angles at token t, which is how the
 parallel plan computes it. Each head has one constant gamma (see `retention`).
 [sun2023retnet; the angles are those of rotary embeddings. The scale that its xPos adds
-and its normalisation of rows, known from secondary sources, are left out]
+and its normalisation of rows, both from memory, are left out]
 """
 
 from typing import Any

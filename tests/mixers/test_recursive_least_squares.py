@@ -46,6 +46,22 @@ def test_the_inverse_stays_symmetric_to_the_bit():
     assert np.array_equal(S.P, S.P.T)
 
 
+def test_forgetting_everything_is_refused():
+    """P would be infinite, and every answer NaN."""
+    x = recursive_least_squares.MECHANISM.draw(Floats(0), 4, 3, 2)
+    with pytest.raises(ValueError, match=r"^log_forget: expected values in \(−∞, 0\]"):
+        recursive_least_squares.recurrent(**(x | {"log_forget": -np.inf}))
+
+
+def test_where_no_key_points_the_inverse_winds_up():
+    """One key again and again: P grows by 1 / lambda a token across it."""
+    x = recursive_least_squares.MECHANISM.draw(Floats(0), 40, 3, 2)
+    x |= {"k": np.tile([1.0, 0, 0], (40, 1)), "log_forget": np.log(0.5), "ridge": 1.0}
+    _, S = recursive_least_squares.recurrent(**x)
+    assert S.P[1, 1] == pytest.approx(2.0**40)
+    assert S.P[0, 0] < 1
+
+
 def test_without_forgetting_few_keys_are_recalled_exactly():
     x = recursive_least_squares.MECHANISM.draw(Floats(0), 5, 6, 5)
     x |= {"log_forget": 0.0, "ridge": 1e-9}

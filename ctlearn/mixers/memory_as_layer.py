@@ -1,0 +1,133 @@
+"""Memory as layer (MAL): Titans' memory answers first, and a window attends to that.
+
+    y_t = M_t(q_t)                                                          `titans`
+    o_t = sum_{t-w<j<=t} a_tj y_j W_V,   a_tj = softmax over j of (y_t W_Q)' y_j W_K
+
+Two layers in a row: q, k and v are the memory's, and the window's are made of its
+answers by W_Q, W_K [d_v, d_k] and W_V [d_v, d_v]. Persistent tokens are tokens like
+others that come first: read them, and go on from the state. A block's residual, norms
+and convolutions are the layer's affair. alpha, mu, beta and `inner_batch` are as in
+Titans' memory. [behrouz2025titans, eqs. 29-31]
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ctlearn import inner
+from ctlearn.inner import Linear, Momentum, Perceptron
+from ctlearn.mechanism import Inputs, Limit, Mechanism, Place
+from ctlearn.mixers import sliding_window_attention, titans
+from ctlearn.mixers.softmax_attention import initial_cache
+from ctlearn.shapes import checked_step
+from ctlearn.supplies import Supply
+
+
+class State(NamedTuple):
+    """Titans' memory, a Momentum, and a Cache. None is one that has read nothing."""
+
+    memory: Any = None
+    cache: Any = None
+
+    @property
+    def seen(self) -> np.ndarray:
+        """How many tokens of the memory's mini-batch have been read."""
+        return self.memory.seen
+
+
+def begin(k: np.ndarray, v: np.ndarray, S: State | None) -> State:
+    """A copy of S, or a linear memory that knows nothing and an empty cache."""
+    S = State() if S is None else S
+    if not isinstance(S, State):
+        raise TypeError(f"S: expected a State(memory, cache), got {type(S).__name__}")
+    memory = inner.begun(Momentum, k, v, S.memory, (Linear, Perceptron))
+    return State(memory, initial_cache(k, v, S.cache))
+
+
+def _layers(memory: Callable, attention: Callable) -> Callable:
+    """The step if the two are steps, the block if they take several tokens."""
+
+    def step(  # noqa: PLR0913 - as many letters as the two have
+        q: np.ndarray,
+        k: np.ndarray,
+        v: np.ndarray,
+        *,
+        W_Q: np.ndarray,
+        W_K: np.ndarray,
+        W_V: np.ndarray,
+        window: int,
+        log_decay: Any,
+        log_mu: Any,
+        beta: Any,
+        S: State,
+        inner_batch: int = 1,
+    ) -> tuple[np.ndarray, State]:
+        """Learn and answer, attend: 7 d_k d_v, (2 d_k + d_v) d_v and w (d_k + d_v)."""
+        gates = {"log_decay": log_decay, "log_mu": log_mu, "beta": beta}
+        y, M = memory(q, k, v, **gates, S=S.memory, inner_batch=inner_batch)
+        o, cache = attention(y @ W_Q, y @ W_K, y @ W_V, window=window, S=S.cache)
+        return o, State(M, cache)
+
+    return step
+
+
+step = checked_step(log_decay=("T",))(
+    _layers(titans.step, sliding_window_attention.step)
+)
+block = _layers(titans.block, sliding_window_attention.chunk)
+recurrent, chunkwise = inner.inner_forms(step, block, begin)
+
+
+def _of_no_window(x: Inputs) -> Inputs:
+    eye = np.eye(len(x["W_V"]), dtype=x["W_V"].dtype)
+    return x | {"window": 1, "W_V": 0 * x["W_V"] + eye}
+
+
+def perceptron(supply: Supply, d_k: int, d_v: int) -> State:
+    """A memory of two layers with small random weights, and an empty cache."""
+    return State(Momentum.start(inner.drawn(Perceptron, supply, d_k, 7, d_v)))
+
+
+GATES = dict.fromkeys(("log_decay", "log_mu"), "log_decay [T]") | {"beta": "small"}
+TOKENS = {"q": "real", "k": "unit", "v": "real"}
+PLACE = Place(
+    function_class="a weighted mean of what a linear map or a perceptron answers",
+    objective="squared error; then locally weighted squared error",
+    optimiser="gradient descent with momentum; then closed form",
+    schedule="every token, at the mini-batch's start; then the last w tokens",
+    control="weight decay, one rate for the head, from the data; then eviction",
+    state="3 * d_k * d_v + 1 + min(T, window) * (d_k + d_v)",
+)
+MECHANISM = Mechanism(
+    module=__name__,
+    title="Memory as layer (MAL)",
+    citations=("behrouz2025titans",),
+    inputs=TOKENS | dict.fromkeys(("W_Q", "W_K", "W_V"), "unit") | GATES,
+    constants={"window": 3, "inner_batch": 3},
+    place=PLACE,
+    exempt={"test_plans_agree_on_symbols": "exponentials of long polynomials"},
+    limits=(
+        Limit(
+            target="titans",
+            when="the window is one token and W_V = I",
+            setting=r"w = 1, \; W_V = I",
+            worlds=("rationals", "floats"),
+            here=_of_no_window,
+            there=lambda x: {n: x[n] for n in (*TOKENS, *GATES, "inner_batch")},
+        ),
+    ),
+    variants={
+        "a perceptron": {
+            "start": perceptron,
+            "limits": (),
+            "exempt": inner.NOT_RATIONAL,
+            "place": replace(
+                PLACE,
+                state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"
+                " + min(T, window) * (d_k + d_v)",
+            ),
+        },
+    },
+)

@@ -357,8 +357,8 @@ _SYMBOLS = (
         tex="\\delta_t",
         shapes=(("T",), ("T", "d_v")),
         role="rate",
-        meaning="how large an error may be before it counts as an outlier",
-        range="above 0; ∞ for none",
+        meaning="how large an error may be before it counts as an outlier; ∞ for any",
+        range="at least 0",
     ),
     Symbol(
         name="gram_beta",

@@ -36,7 +36,7 @@ from ctlearn import inner
 from ctlearn.inner import Linear, Perceptron
 from ctlearn.mechanism import Mechanism, Place, empty_token_first
 from ctlearn.objectives import Mirror, simplex
-from ctlearn.scalars import exp, is_exact
+from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
 
 
@@ -79,8 +79,6 @@ def block(
 
 def begin(k: np.ndarray, v: np.ndarray, S: Mirror | None, mass: Any) -> Mirror:
     """A copy of S, or a linear memory of equal weights."""
-    if not is_exact(mass) and not mass > 0:
-        raise ValueError(f"mass: expected a number above 0, got {mass}")
     return Mirror.begin(k, v, S, (Linear, Perceptron), partial(simplex, mass=mass))
 
 

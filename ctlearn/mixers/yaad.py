@@ -4,11 +4,11 @@
     slope of l_t at e = f(k_t) - v_t:  e               if ||e|| <= delta_t
                                        delta_t sign(e) otherwise
 
-alpha in [0, 1], beta and the threshold delta > 0 come from the data. Small errors count
-by half their square, large ones by the sum of their sizes. The switch is the source's,
-by the whole error's length; there the slope may jump from delta to delta sqrt(d_v), so
-that it is of no loss the slope. A threshold for each channel, [T, d_v], gives Huber's
-own loss, channel by channel, which has no jump: min(max(e, -delta), delta).
+alpha in [0, 1], beta and the threshold delta >= 0 come from the data. A small error
+counts by half its square, a large one by the sum of its sizes. The switch is the
+source's, by the whole error's length; there the slope may jump from delta to
+delta sqrt(d_v), so that it is of no loss the slope. A threshold for each channel,
+[T, d_v], gives Huber's own loss, which has no jump: min(max(e, -delta), delta).
 
 f is linear, or a two-layer `Perceptron`, which then comes in with S; the source adds a
 residual and a norm, and has alpha and beta for each channel. As in its training,

@@ -102,3 +102,10 @@ def test_a_threshold_for_the_head_is_not_one_for_each_channel(record_property):
     gap = np.abs(o - o_each).max()
     assert gap > 0.1
     record_property("Yaad's switch against Huber's loss by channel", f"{gap:.2f}")
+
+
+@pytest.mark.parametrize("threshold", [-1.0, np.nan])
+def test_a_threshold_below_zero_is_refused(threshold):
+    x, _ = drawn(3, 4)
+    with pytest.raises(ValueError, match=r"^threshold: expected numbers at least 0, g"):
+        yaad.recurrent(**(x | {"threshold": np.full(3, threshold)}))

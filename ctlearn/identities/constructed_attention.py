@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.identities.engine import Sides, identity
+from ctlearn.identities.slopes import slope
 from ctlearn.mixers import constructed_attention
 from ctlearn.mixers.constructed_attention import Layer, constructed, predict
 from ctlearn.supplies import Supply
@@ -17,21 +18,8 @@ def _draw(supply: Supply, N: int, d_k: int, d_v: int) -> tuple[Any, ...]:
 
 
 def _slope(x: np.ndarray, y: np.ndarray, W_0: np.ndarray) -> np.ndarray:
-    """The slope at W_0 of the halved mean squared error, entry by entry.
-
-    The loss is quadratic, so half the difference between one step forward and one back
-    is its slope exactly.
-    """
-
-    def loss(W: np.ndarray) -> Any:
-        return ((x @ W - y) ** 2).sum() / (2 * len(x))
-
-    slope = np.empty_like(W_0)
-    for entry in np.ndindex(W_0.shape):
-        away = np.zeros_like(W_0)
-        away[entry] = W_0[entry] ** 0
-        slope[entry] = (loss(W_0 + away) - loss(W_0 - away)) / 2
-    return slope
+    """The slope at W_0 of the halved mean squared error."""
+    return slope(lambda W: ((x @ W - y) ** 2).sum() / (2 * len(x)), W_0)
 
 
 @identity(

@@ -19,22 +19,20 @@ token sees what has been read. [behrouz2025titans, eqs. 21-25 and section 4.4]
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ctlearn import inner
 from ctlearn.features import normalise, softmax_feature
-from ctlearn.mechanism import Mechanism
+from ctlearn.mechanism import Mechanism, Place
 from ctlearn.mixers import titans
 from ctlearn.mixers.memory_as_layer import (
     GATES,
-    PLACE,
     TOKENS,
     State,
     begin,
-    perceptron,
+    perceptron_variant,
 )
 from ctlearn.mixers.normalised_linear_attention import FeatureMap
 from ctlearn.mixers.softmax_attention import Cache, extend
@@ -92,6 +90,14 @@ step = checked_step(log_decay=("T",))(_segment(titans.step))
 recurrent, chunkwise = inner.inner_forms(step, _segment(titans.block), begin)
 
 
+PLACE = Place(
+    function_class="a weighted mean, and a linear map or a perceptron of it",
+    objective="locally weighted squared error; then squared error",
+    optimiser="closed form; then gradient descent with momentum",
+    schedule="the segment so far; then every token, at the segment's start",
+    control="eviction with the segment; then weight decay, from the data",
+    state="3 * d_k * d_v + 1 + 2 * (T % inner_batch) * (d_k + d_v)",
+)
 MECHANISM = Mechanism(
     module=__name__,
     title="Memory as context (MAC)",
@@ -100,24 +106,7 @@ MECHANISM = Mechanism(
     | dict.fromkeys(("W_Q", "W_K", "W_V"), "unit")
     | {"K_p": "real [2, d_k]", "V_p": "real [2, d_v]", **GATES},
     constants={"inner_batch": 3},
-    place=replace(
-        PLACE,
-        function_class="a weighted mean, and a linear map or a perceptron of it",
-        objective="locally weighted squared error; then squared error",
-        optimiser="closed form; then gradient descent with momentum",
-        schedule="what the segment holds so far; then every token, at its start",
-        control="eviction with the segment; then weight decay, from the data",
-        state="3 * d_k * d_v + 1 + 2 * (T % inner_batch) * (d_k + d_v)",
-    ),
+    place=PLACE,
     exempt=inner.NOT_RATIONAL,
-    variants={
-        "a perceptron": {
-            "start": perceptron,
-            "place": replace(
-                PLACE,
-                state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"
-                " + 2 * (T % inner_batch) * (d_k + d_v)",
-            ),
-        },
-    },
+    variants={"a perceptron": perceptron_variant(PLACE)},
 )

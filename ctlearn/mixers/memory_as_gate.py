@@ -22,7 +22,7 @@ from ctlearn import inner
 from ctlearn.features import normalise
 from ctlearn.mechanism import Mechanism
 from ctlearn.mixers import memory_as_layer, sliding_window_attention, titans
-from ctlearn.mixers.memory_as_layer import GATES, PLACE, TOKENS, State, perceptron
+from ctlearn.mixers.memory_as_layer import GATES, TOKENS, State, perceptron_variant
 from ctlearn.shapes import checked_step
 
 
@@ -71,6 +71,14 @@ block = _side_by_side(titans.block, sliding_window_attention.chunk)
 recurrent, chunkwise = inner.inner_forms(step, block, begin)
 
 
+PLACE = replace(
+    memory_as_layer.PLACE,
+    function_class="a weighted mean, times what a linear map or a perceptron answers",
+    objective="locally weighted squared error, and squared error",
+    optimiser="closed form, and gradient descent with momentum",
+    schedule="the last w tokens, and every token, at the mini-batch's start",
+    control="eviction, and weight decay, one rate for the head, from the data",
+)
 MECHANISM = Mechanism(
     module=__name__,
     title="Memory as gate (MAG)",
@@ -79,19 +87,7 @@ MECHANISM = Mechanism(
     | {"K_p": "real [2, d_k]", "V_p": "real [2, d_v]", **GATES}
     | {"gains": "real [2, d_v]"},
     constants={"window": 3, "inner_batch": 3},
-    place=replace(
-        PLACE,
-        function_class="a weighted mean, times what a linear map or perceptron answers",
-    ),
+    place=PLACE,
     exempt=inner.NOT_RATIONAL,
-    variants={
-        "a perceptron": {
-            "start": perceptron,
-            "place": replace(
-                PLACE,
-                state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"
-                " + min(T, window) * (d_k + d_v)",
-            ),
-        },
-    },
+    variants={"a perceptron": perceptron_variant(PLACE)},
 )

@@ -85,9 +85,15 @@ def _of_no_window(x: Inputs) -> Inputs:
     return x | {"window": 1, "W_V": 0 * x["W_V"] + eye}
 
 
-def perceptron(supply: Supply, d_k: int, d_v: int) -> State:
-    """A memory of two layers with small random weights, and an empty cache."""
-    return State(Momentum.start(inner.drawn(Perceptron, supply, d_k, 7, d_v)))
+def perceptron_variant(place: Place) -> dict[str, Any]:
+    """A variant of an arrangement in that place: its memory has two layers."""
+
+    def start(supply: Supply, d_k: int, d_v: int) -> State:
+        return State(Momentum.start(inner.drawn(Perceptron, supply, d_k, 7, d_v)))
+
+    state = place.state.replace("d_k * d_v", "(7 * (d_k + d_v + 1) + d_v)")
+    place, exempt = replace(place, state=state), inner.NOT_RATIONAL
+    return {"start": start, "limits": (), "place": place, "exempt": exempt}
 
 
 GATES = dict.fromkeys(("log_decay", "log_mu"), "log_decay [T]") | {"beta": "small"}
@@ -118,16 +124,5 @@ MECHANISM = Mechanism(
             there=lambda x: {n: x[n] for n in (*TOKENS, *GATES, "inner_batch")},
         ),
     ),
-    variants={
-        "a perceptron": {
-            "start": perceptron,
-            "limits": (),
-            "exempt": inner.NOT_RATIONAL,
-            "place": replace(
-                PLACE,
-                state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"
-                " + min(T, window) * (d_k + d_v)",
-            ),
-        },
-    },
+    variants={"a perceptron": perceptron_variant(PLACE)},
 )

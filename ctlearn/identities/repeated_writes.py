@@ -1,0 +1,352 @@
+"""Many writes of the delta rule: what is left of each, of repeats, and of blow-ups."""
+
+from typing import Any
+
+import numpy as np
+
+from ctlearn.identities.delta_rule import sequence, token
+from ctlearn.identities.engine import STATEMENT, Sides, identity
+from ctlearn.mixers import delta_rule, normalised_least_mean_squares
+from ctlearn.printed import AsPrinted, Numbers, Rows
+from ctlearn.supplies import Supply
+
+
+def _left(k: np.ndarray, beta: np.ndarray, S: np.ndarray) -> np.ndarray:
+    """What tokens of value zero, in turn, leave of a state."""
+    nothing = np.zeros((len(k), S.shape[1]), dtype=k.dtype)
+    return delta_rule.recurrent(k, k, nothing, beta=beta, S=S)[1]
+
+
+@identity(
+    title="What is left of each write is what the later ones let through",
+    statement=r"S_T = \left(\prod_{i=1}^{T}"
+    r" (I - \beta_{T+1-i} k_{T+1-i} k_{T+1-i}^\top)\right) S_0"
+    r" + \sum_{j=1}^{T} \left(\prod_{i=1}^{T-j}"
+    r" (I - \beta_{T+1-i} k_{T+1-i} k_{T+1-i}^\top)\right) \beta_j k_j v_j^\top",
+    source="yang2024deltanet, section 3.2",
+    citations=("yang2024deltanet",),
+    printed={STATEMENT: AsPrinted(numbers=sequence)},
+    mutants={
+        "a write passes through its own erasure": {"own": True},
+        "the later writes come first": {"turned": True},
+        "the start is not erased": {"start": False},
+        "writes fade by nothing": {"fading": False},
+    },
+    at={"symbols": {"T": 2}},
+)
+def unrolled(
+    supply: Supply,
+    T: int,
+    d_k: int,
+    d_v: int,
+    *,
+    own: bool = False,
+    turned: bool = False,
+    start: bool = True,
+    fading: bool = True,
+) -> dict[str, Sides]:
+    """One more token on a sum of what T writes have left: a proof for every T.
+
+    `now` [T + 1, d_k, d_k] holds arbitrary transitions up to now, from each boundary.
+    """
+    k, v, beta, S = token(supply, d_k, d_v)
+    now = supply.real("A", T + 1, d_k, d_k)
+    keys, values = supply.real("w", T, d_k), supply.real("z", T, d_v)
+    outer = [np.outer(*pair) for pair in zip(keys, values, strict=True)]
+    so_far = now[0] @ S + sum(A @ x for A, x in zip(now[1:], outer, strict=True))
+    step = np.eye(d_k, dtype=int) - beta * np.outer(k, k)
+    later = [A @ step if turned else step @ A for A in now]
+    kept = (later if start else now)[0] @ S
+    terms = zip((later if fading else now)[1:], outer, strict=True)
+    written = (step if own else np.eye(d_k, dtype=int)) @ (beta * np.outer(k, v))
+    _, after = delta_rule.step(k, k, v, beta=beta, S=so_far)
+    rates = supply.rate("c", T)
+    none = (x[:0] for x in (keys, keys, values))
+    _, before = delta_rule.recurrent(*none, beta=rates[:0], S=S)
+    return {
+        "base": (before, S),
+        "step": (after, kept + sum(A @ x for A, x in terms) + written),
+    }
+
+
+def _printed_repeats(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
+    """One pair, N rates, and what the package makes of them."""
+    k, v, _, S = token(supply, d_k, d_v)
+    beta = supply.rate("b", N)
+    keys, values = np.array([k] * N), np.array([v] * N)
+    _, after = delta_rule.recurrent(keys, keys, values, beta=beta, S=S)
+    one = 1
+    for rate in beta:
+        one = one * (1 - rate * (k @ k))
+    letters = {"k": k, "v": v, r"\beta": beta, r"\beta^\star": (1 - one) / (k @ k)}
+    return Numbers(letters | {"N": N, "S_0": S, "S_N": after})
+
+
+REPEATS = {
+    STATEMENT: AsPrinted(
+        numbers=_printed_repeats, at={"symbols": {"N": 2, "d_k": 2, "d_v": 2}}
+    )
+}
+
+
+@identity(
+    title="A pair written N times is the pair written once, with one step size for all",
+    statement=r"\beta^\star k^\top k = 1 - \prod_{j=1}^{N} (1 - \beta_j k^\top k),"
+    r" \qquad S_N = S_0 + \beta^\star k (v - S_0^\top k)^\top",
+    source="ours; siems2025 takes several steps at a token, of different keys",
+    citations=("siems2025",),
+    printed=REPEATS,
+    mutants={
+        "the step sizes add": {"added": True},
+        "the key's length does not matter": {"length": 0},
+        "what is left is multiplied, not what is done": {"complement": False},
+    },
+)
+def repeated_pair(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    added: bool = False,
+    length: int = 1,
+    complement: bool = True,
+) -> dict[str, Sides]:
+    """One more write after writes of any total `done`, the share of the error mended.
+
+    Induction over N: done starts at 0, and the state is S + done k error' / k'k.
+    """
+    k, v, beta, S = token(supply, d_k, d_v)
+    done = supply.rate("p", 1)[0]
+    square = k @ k
+    error = np.outer(k, v - S.T @ k) / square
+    share = beta * square**length
+    after = done + share if added else 1 - (1 - done) * (1 - share)
+    if not complement:
+        after = done * share
+    _, new = delta_rule.step(k, k, v, beta=beta, S=S + done * error)
+    _, first = delta_rule.step(k, k, v, beta=beta, S=S)
+    return {"base": (first, S + share * error), "step": (new, S + after * error)}
+
+
+@identity(
+    title="Repeating each write is not a second pass",
+    kind="counterexample",
+    statement=r"\lvert 1 - k_1^\top S_{1 1 2 2} \rvert = \tfrac{6}{25} \ne"
+    r" \tfrac{54}{625} = \lvert 1 - k_1^\top S_{1 2 1 2} \rvert",
+    source="ours; against: writing a pair again helps to recall it",
+    worlds=("rationals",),
+    mutants={
+        "the second pass repeats in place": {"order": (0, 0, 1, 1)},
+        "the keys are at a right angle": {"cosine": 0},
+        "the keys are one": {"cosine": 1},
+    },
+)
+def repeating_is_no_pass(
+    supply: Supply, *, order: tuple[int, ...] = (0, 1, 0, 1), cosine: Any = None
+) -> Sides:
+    """Two keys with cosine 3/5, both of value 1, step size 1: errors at the first."""
+    one = supply.positive("c", 1) ** 0
+    c = 3 * one / 5 if cosine is None else cosine * one
+    s = 4 * one / 5 if cosine is None else (1 - cosine) * one
+    keys = np.stack([np.concatenate([one, 0 * one]), np.concatenate([c, s])])
+
+    def error(turns: tuple[int, ...]) -> np.ndarray:
+        k = keys[list(turns)]
+        ones = k[:, :1] ** 0
+        S = delta_rule.recurrent(k, k, ones, beta=ones[:, 0])[1]
+        return np.abs(1 - S.T @ keys[0])
+
+    return error((0, 0, 1, 1)), error(order)
+
+
+@identity(
+    title="A step size of 5/2 makes a memory of nothing grow",
+    kind="counterexample",
+    statement=r"\beta k^\top k = \tfrac{5}{2} \;\Rightarrow\;"
+    r" \lVert S_{12} \rVert = \left(\tfrac{3}{2}\right)^{12} \lVert S_0 \rVert"
+    r" \approx 130 \lVert S_0 \rVert",
+    source="ours; against: a step down the slope does no harm",
+    worlds=("rationals",),
+    mutants={
+        "a step size of 2": {"halves": 4},
+        "no step": {"halves": 0},
+        "no token": {"T": 0},
+    },
+)
+def blow_up(supply: Supply, *, halves: int = 5, T: int = 12) -> Sides:
+    """One key in one dimension, twelve tokens of value zero, from a state of 1."""
+    one = supply.positive("c", 1, 1) ** 0
+    k = np.repeat(one, T, axis=0)
+    return np.abs(_left(k, halves * k[:, 0] / 2, one)), one
+
+
+@identity(
+    title="Along its key a repeated token multiplies the state by one number",
+    statement=r"S_N^\top k - v ="
+    r" \left(\prod_{j=1}^{N} (1 - \beta_j k^\top k)\right) (S_0^\top k - v)",
+    source="ours; elementary",
+    printed=REPEATS,
+    mutants={
+        "every error is mended at once": {"power": 0},
+        "the key's length does not matter": {"length": 0},
+        "steps up the slope": {"sign": -1},
+    },
+)
+def error_shrinks(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    power: int = 1,
+    length: int = 1,
+    sign: int = 1,
+) -> dict[str, Sides]:
+    """From any state that is off by any error: one token more."""
+    k, v, beta, S = token(supply, d_k, d_v)
+    error = S.T @ k - v
+    left = 1 - sign * beta * (k @ k) ** length
+    _, new = delta_rule.step(k, k, v, beta=beta, S=S)
+    _, same = delta_rule.step(k, k, v, beta=0 * beta, S=S)
+    return {
+        "base": (same.T @ k - v, error),
+        "step": (new.T @ k - v, left * power * error),
+    }
+
+
+def _printed_two(supply: Supply, d_k: int) -> Numbers:
+    """Two keys, their rates and transitions."""
+    k, beta = supply.real("k", 2, d_k), supply.rate("b", 2)
+    unit = np.eye(d_k, dtype=int)
+    A = [unit - beta[i] * np.outer(k[i], k[i]) for i in range(2)]
+    return Numbers({"k": k, r"\beta": beta, "A": np.array(A)})
+
+
+def _commutator_free(*, second: int = 1, overlap: bool = True) -> Sides:
+    import sympy
+
+    k, kt, p, pt = sympy.symbols("k k^T p p^T", commutative=False)
+    a, b = sympy.symbols("a b")
+    A, B = 1 - a * k * kt, 1 - b * p * pt
+    middle = (kt * p, pt * k) if overlap else (1, 1)
+    return A * B - B * A, a * b * (k * middle[0] * pt - second * p * middle[1] * kt)
+
+
+@identity(
+    title="Two writes in the other order differ by their keys' overlap",
+    statement=r"A_1 A_2 - A_2 A_1 ="
+    r" \beta_1 \beta_2 (k_1^\top k_2) (k_1 k_2^\top - k_2 k_1^\top)",
+    source="ours; elementary",
+    printed={STATEMENT: AsPrinted(numbers=_printed_two)},
+    mutants={
+        "only one of the two outer products": {"second": 0},
+        "a sum in the place of the difference": {"second": -1},
+        "the overlap is left out": {"overlap": False},
+    },
+    free=_commutator_free,
+)
+def commutator(
+    supply: Supply, d_k: int, d_v: int, *, second: int = 1, overlap: bool = True
+) -> Sides:
+    """Tokens of value zero read in both orders, from any state."""
+    k, beta = supply.real("k", 2, d_k), supply.rate("b", 2)
+    k[:, 0] = 1 + k[:, 0] ** 2
+    S = supply.real("S", d_k, d_v)
+    gap = _left(k[::-1], beta[::-1], S) - _left(k, beta, S)
+    seen = beta[0] * beta[1] * (k[0] @ k[1] if overlap else 1)
+    outer = np.outer(k[0], k[1]) - second * np.outer(k[1], k[0])
+    return gap, seen * outer @ S
+
+
+def _printed_projection(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    """The state that NLMS goes to, and how another that answers as well differs."""
+    k, v, _, S = token(supply, d_k, d_v)
+    _, nearest = normalised_least_mean_squares.step(k, k, v, mu=1, eps=0, S=S)
+    any_state = supply.real("E", d_k, d_v)
+    E = any_state - np.outer(k, any_state.T @ k) / (k @ k)
+    P = np.eye(d_k, dtype=int) - np.outer(k, k) / (k @ k)
+    return Numbers(
+        {"k": k, "v": v, "S": Rows(np.array([S, nearest]), 0), "E": E, "P": P}
+    )
+
+
+@identity(
+    title="A step of 1 / k'k projects: what stood at the key is gone, the rest is kept",
+    statement=r"P = I - \frac{1}{k^\top k} k k^\top, \qquad P^2 = P, \qquad P k = 0,"
+    r" \qquad S_1 = P S_0 + \frac{1}{k^\top k} k v^\top",
+    source="nagumo1967; elementary",
+    citations=("nagumo1967",),
+    printed={
+        STATEMENT: AsPrinted(
+            numbers=_printed_projection,
+            equivalent={
+                "2 → 3 (line 1, column 47)": "a projection's powers are all the same",
+                "0 → 1 (line 1, column 87)": "P makes the same of both states",
+            },
+        )
+    },
+    mutants={
+        "half of the step": {"halve": 2},
+        "twice the step": {"twice": 2},
+        "the key's length instead of its square": {"length": 0},
+    },
+)
+def projection(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    halve: int = 1,
+    twice: int = 1,
+    length: int = 1,
+) -> dict[str, Sides]:
+    """The delta rule with that step; twice is once; and it is NLMS's own step."""
+    k, v, _, S = token(supply, d_k, d_v)
+    rate = twice / (k @ k) ** length / halve
+    once = delta_rule.step(k, k, v, beta=rate, S=S)[1]
+    again = delta_rule.step(k, k, v, beta=rate, S=once)[1]
+    kaczmarz = normalised_least_mean_squares.step(k, k, v, mu=1, eps=0, S=S)[1]
+    return {"twice": (again, once), "answer": (once.T @ k, v), "NLMS": (once, kaczmarz)}
+
+
+@identity(
+    title="Of all states that return v at k, the projection changes least",
+    statement=r"k^\top E = 0, \qquad S_1^\top k = v, \qquad"
+    r" \lVert S_1 + E - S_0 \rVert^2 = \lVert S_1 - S_0 \rVert^2 + \lVert E \rVert^2",
+    source="nagumo1967; Kaczmarz's projection",
+    citations=("nagumo1967",),
+    printed={
+        STATEMENT: AsPrinted(
+            numbers=_printed_projection,
+            equivalent={"+ → - (line 1, column 56)": "-E is such a difference, too"},
+            at={"symbols": {"d_v": 2}},
+        )
+    },
+    mutants={
+        "a step of half the size": {"halve": 2},
+        "a state that answers otherwise": {"free": 0},
+        "the distance to the new state": {"start": 0},
+    },
+)
+def least_change(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    halve: int = 1,
+    free: int = 1,
+    start: int = 1,
+) -> dict[str, Sides]:
+    """Any other state that answers as well is S_1 + E with k'E = 0."""
+    k, v, _, S = token(supply, d_k, d_v)
+    new = normalised_least_mean_squares.step(k, k, v, mu=k[0] ** 0 / halve, eps=0, S=S)[
+        1
+    ]
+    other = supply.real("E", d_k, d_v)
+    other[0] = other[0] ** 2 + 3
+    E = other - free * np.outer(k, other.T @ k) / (k @ k)
+    here = start * S
+    far, near = ((new + E - here) ** 2).sum(), ((new - here) ** 2).sum()
+    return {
+        "answer": ((new + E).T @ k, v),
+        "distance": (np.asarray(far), np.asarray(near + (E**2).sum())),
+    }

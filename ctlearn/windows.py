@@ -54,11 +54,18 @@ class Replay(NamedTuple):
     """A model that learns from its last pairs again.
 
     `model` is a `Fading` or a `Momentum`, whose learners may take features of the keys
-    for input; the pairs hold the keys themselves. None are no pairs yet.
+    for input; the pairs hold the keys themselves.
     """
 
     model: Any
-    pairs: Any = None
+    pairs: Pairs
+
+    @classmethod
+    def start(cls, model: Any, d_k: int, d_v: int) -> "Replay":
+        """That model and no pairs yet, for keys and values of these lengths."""
+        dtype = model.seen.dtype
+        sizes = (0, d_k), (0, d_v), 0
+        return cls(model, Pairs(*(np.zeros(size, dtype=dtype) for size in sizes)))
 
     @property
     def seen(self) -> np.ndarray:
@@ -66,18 +73,19 @@ class Replay(NamedTuple):
         return self.model.seen
 
 
-def begin_with(kind: type) -> Callable:
+def begin_with(kind: Any) -> Callable:
     """What begins a `Replay` whose model is of that kind, for `inner.inner_forms`."""
 
     def begin(k: np.ndarray, v: np.ndarray, S: Any, phi: Callable) -> Replay:
-        S = Replay(None) if S is None else S
+        if S is None:
+            f = inner.zeros(Linear, phi(k), v)
+            S = Replay.start(kind.start(f), k.shape[1], v.shape[1])
         if not isinstance(S, Replay):
             found = type(S).__name__
             raise TypeError(f"S: expected a Replay(model, pairs), got {found}")
         model = begun(kind, phi(k), v, S.model, (Linear, Perceptron))
-        pairs = Pairs(k[:0], v[:0], k[:0, 0]) if S.pairs is None else S.pairs
         shapes = {"K": ("n", "d_k"), "V": ("n", "d_v"), "weights": ("n",)}
-        return Replay(model, copied_state(pairs, Pairs, k, v, **shapes))
+        return Replay(model, copied_state(S.pairs, Pairs, k, v, **shapes))
 
     return begin
 
@@ -102,6 +110,7 @@ def perceptron_variant(kind: Any) -> dict[str, Any]:
     """A variant of a mechanism whose model is of that kind: a `Perceptron` in it."""
 
     def start(supply: Supply, d_k: int, d_v: int) -> Replay:
-        return Replay(kind.start(inner.drawn(Perceptron, supply, d_k, 7, d_v)))
+        f = inner.drawn(Perceptron, supply, d_k, 7, d_v)
+        return Replay.start(kind.start(f), d_k, d_v)
 
     return {"start": start, "exempt": inner.TOO_MANY_SYMBOLS}

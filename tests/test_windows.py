@@ -49,11 +49,13 @@ def test_a_replay_that_does_not_fit_is_named():
     ):
         begin(k, v, Fading.start(f), identity)
     with pytest.raises(TypeError, match=r"^S: expected a Fading\(M, at, seen\), got M"):
-        begin(k, v, Replay(Momentum.start(f)), identity)
+        begin(k, v, Replay.start(Momentum.start(f), 4, 3), identity)
     with pytest.raises(TypeError, match=r"^S: expected Linear or Perceptron, got A"):
-        begin(k, v, Replay(Fading.start(inner.zeros(Affine, k, v))), identity)
+        begin(
+            k, v, Replay.start(Fading.start(inner.zeros(Affine, k, v)), 4, 3), identity
+        )
     with pytest.raises(ValueError, match=r"^S\.W: d_k is 4 but k has d_k = 21"):
-        begin(k, v, Replay(Fading.start(f)), taylor)
+        begin(k, v, Replay.start(Fading.start(f), 4, 3), taylor)
     few = Pairs(k[:, :2], v, k[:, 0])
     with pytest.raises(ValueError, match=r"^S\.K: d_k is 2 but k has d_k = 4"):
         begin(k, v, Replay(Fading.start(f), few), identity)

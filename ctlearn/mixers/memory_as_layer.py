@@ -20,16 +20,22 @@ from ctlearn import inner
 from ctlearn.inner import Linear, Momentum, Perceptron
 from ctlearn.mechanism import Inputs, Limit, Mechanism, Place
 from ctlearn.mixers import sliding_window_attention, titans
-from ctlearn.mixers.softmax_attention import initial_cache
+from ctlearn.mixers.softmax_attention import Cache, initial_cache
 from ctlearn.shapes import checked_step
 from ctlearn.supplies import Supply
 
 
 class State(NamedTuple):
-    """Titans' memory, a Momentum, and a Cache. None is one that has read nothing."""
+    """Titans' memory, and the key-value cache of what attention still sees."""
 
-    memory: Any = None
-    cache: Any = None
+    memory: Momentum
+    cache: Cache
+
+    @classmethod
+    def start(cls, memory: Momentum, d_k: int, d_v: int) -> "State":
+        """That memory and an empty cache, for keys and values of these lengths."""
+        K, V = (np.zeros((0, d), dtype=memory.seen.dtype) for d in (d_k, d_v))
+        return cls(memory, Cache(K, V))
 
     @property
     def seen(self) -> np.ndarray:
@@ -39,11 +45,11 @@ class State(NamedTuple):
 
 def begin(k: np.ndarray, v: np.ndarray, S: State | None) -> State:
     """A copy of S, or a linear memory that knows nothing and an empty cache."""
-    S = State() if S is None else S
-    if not isinstance(S, State):
+    if not isinstance(S, State | None):
         raise TypeError(f"S: expected a State(memory, cache), got {type(S).__name__}")
-    memory = inner.begun(Momentum, k, v, S.memory, (Linear, Perceptron))
-    return State(memory, initial_cache(k, v, S.cache))
+    memory, cache = (None, None) if S is None else S
+    memory = inner.begun(Momentum, k, v, memory, (Linear, Perceptron))
+    return State(memory, initial_cache(k, v, cache))
 
 
 def _layers(memory: Callable, attention: Callable) -> Callable:
@@ -89,7 +95,8 @@ def perceptron_variant(place: Place) -> dict[str, Any]:
     """A variant of an arrangement in that place: its memory has two layers."""
 
     def start(supply: Supply, d_k: int, d_v: int) -> State:
-        return State(Momentum.start(inner.drawn(Perceptron, supply, d_k, 7, d_v)))
+        f = inner.drawn(Perceptron, supply, d_k, 7, d_v)
+        return State.start(Momentum.start(f), d_k, d_v)
 
     state = place.state.replace("d_k * d_v", "(7 * (d_k + d_v + 1) + d_v)")
     place, exempt = replace(place, state=state), inner.NOT_RATIONAL

@@ -27,7 +27,7 @@ def test_it_is_what_autograd_and_an_svd_make_of_it(layers, b, muon):
     M = Linear(supply.real("W", d, d) / 4)
     if layers == 2:
         M = inner.drawn(Perceptron, supply, d, 7, d)
-    o, _ = atlas.chunkwise(**x, S=Replay(Momentum.start(M)))
+    o, _ = atlas.chunkwise(**x, S=Replay.start(Momentum.start(M), d, d))
 
     def read(weights, q):
         if layers == 1:

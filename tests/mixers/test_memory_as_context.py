@@ -71,14 +71,14 @@ def test_it_is_its_four_lines_in_a_loop(b):
     x, M = drawn(b)
     wanted = token_by_token(x, M)
     for form in (memory_as_context.recurrent, memory_as_context.chunkwise):
-        o, S = form(**x, S=State(M))
+        o, S = form(**x, S=State.start(M, 5, 3))
         assert np.allclose(o, wanted, rtol=0, atol=1e-13)
         assert len(S.cache.K) == 2 * (T % b)
 
 
 def test_segments_of_one_token_are_as_printed():
     x, M = drawn(1)
-    o, _ = memory_as_context.chunkwise(**x, S=State(M))
+    o, _ = memory_as_context.chunkwise(**x, S=State.start(M, 5, 3))
     assert np.allclose(o, segment_by_segment(x, M), rtol=0, atol=1e-13)
 
 
@@ -92,7 +92,9 @@ def test_longer_segments_as_printed_look_ahead(record_property):
     printed = segment_by_segment(x, M), segment_by_segment(other, M)
     ahead = np.abs(printed[0][0] - printed[1][0]).max()
     assert ahead > 0.1
-    ours = [memory_as_context.chunkwise(**y, S=State(M))[0] for y in (x, other)]
+    ours = [
+        memory_as_context.chunkwise(**y, S=State.start(M, 5, 3))[0] for y in (x, other)
+    ]
     assert np.array_equal(ours[0][:3], ours[1][:3])
     record_property("printed memory as context, by a later query", f"{ahead:.2f}")
 
@@ -100,17 +102,17 @@ def test_longer_segments_as_printed_look_ahead(record_property):
 def test_the_past_comes_in_by_the_memory_alone():
     """A segment sees no token of the one before, but what the memory kept of it."""
     x, M = drawn(4)
-    o, _ = memory_as_context.recurrent(**x, S=State(M))
+    o, _ = memory_as_context.recurrent(**x, S=State.start(M, 5, 3))
     x["beta"][:4] = 0
     x["log_decay"][:4] = 0
     blind, S = memory_as_context.recurrent(
         **{name: a[:4] if name in (*GATES, *"qkv") else a for name, a in x.items()},
-        S=State(M),
+        S=State.start(M, 5, 3),
     )
     assert np.array_equal(S.memory.M.W, M.M.W)
     rest = {name: a[4:] if name in (*GATES, *"qkv") else a for name, a in x.items()}
     after, _ = memory_as_context.recurrent(**rest, S=S)
-    alone, _ = memory_as_context.recurrent(**rest, S=State(M))
+    alone, _ = memory_as_context.recurrent(**rest, S=State.start(M, 5, 3))
     assert np.array_equal(after, alone)
     assert np.abs(o[4:] - alone).max() > 0.01
     assert blind.shape == (4, 3)

@@ -24,7 +24,7 @@ def test_both_branches_read_the_persistent_tokens_first():
     x = memory_as_gate.MECHANISM.draw(supply, T, 5, 3) | {"inner_batch": 1}
     P = titans.MECHANISM.draw(supply, 2, 5, 3) | {"inner_batch": 1}
     P |= {"k": x["K_p"] / 4, "v": x["V_p"]}
-    o, _ = memory_as_gate.chunkwise(**x, S=State(titans.recurrent(**P)[1]))
+    o, _ = memory_as_gate.chunkwise(**x, S=State.start(titans.recurrent(**P)[1], 5, 3))
     names = ("q", "k", "v", "log_decay", "log_mu", "beta")
     m, _ = titans.recurrent(**{n: np.concatenate([P[n], x[n]]) for n in names})
     y = np.empty((T, 3))

@@ -41,7 +41,7 @@ def test_it_is_what_autograd_makes_of_it(layers, b, phi):
     M = Linear(supply.real("W", d_phi, d))
     if layers == 2:
         M = inner.drawn(Perceptron, supply, d_phi, 7, d)
-    S = Replay(Fading.start(M))
+    S = Replay.start(Fading.start(M), d, d)
     o, _ = omega_rule.chunkwise(**(x | {"inner_batch": b, "window": window}), S=S)
     now, alpha = [torch.tensor(w) for w in M], np.exp(x["log_decay"])
     for t in range(T):

@@ -9,6 +9,7 @@ from ctlearn.inner import Linear, Perceptron
 from ctlearn.mixers import linear_attention, longhorn, mesa_net, omega_rule
 from ctlearn.objectives import Fading
 from ctlearn.supplies import Floats
+from ctlearn.tasks.streams import answers_before, drifting
 from ctlearn.windows import Replay, empty_window_first
 
 
@@ -138,3 +139,35 @@ def test_a_window_outlives_what_is_forgotten():
     x |= {n: np.concatenate([x[n][:5], opened[n]]) for n in names}
     o, _ = omega_rule.chunkwise(**x)
     assert np.allclose(o[5 + window :], alone, rtol=0, atol=1e-14)
+
+
+def replay_error(window, rate, stream):
+    """Mean square of what is said before a token is told, from the 65th on."""
+    steps = np.full(len(stream.k), rate)
+    with np.errstate(over="ignore", invalid="ignore"):
+        said = answers_before(
+            omega_rule.recurrent, stream, window=window, log_decay=0 * steps, beta=steps
+        )
+        error = ((said - stream.v)[64:] ** 2).mean()
+    return error if np.isfinite(error) else np.inf
+
+
+def test_a_window_helps_where_what_moves_is_clean(record_property):
+    """Going over eight pairs follows a drifting map better, unless there is noise.
+
+    Each window at its own best rate, none of which is at an end of the grid.
+    """
+    rates, best = np.geomspace(0.005, 1.25, 17), {}
+    for noise in (0.0, 0.5):
+        some = [drifting(s, 512, 16, 16, drift=0.0025, noise=noise) for s in range(3)]
+        for window in (1, 8):
+            errors = [
+                np.mean([replay_error(window, rate, stream) for stream in some])
+                for rate in rates
+            ]
+            assert 0 < np.argmin(errors) < len(rates) - 1
+            best[noise, window] = min(errors)
+    assert best[0.0, 8] < 0.9 * best[0.0, 1]
+    assert best[0.5, 8] > 0.99 * best[0.5, 1]
+    told = ", ".join(f"w = {w}, noise {n}: {best[n, w]:.4f}" for n, w in best)
+    record_property("the Omega rule on a drifting map", told)

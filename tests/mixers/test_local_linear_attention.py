@@ -1,10 +1,11 @@
 """A local line against weighted least squares, and its two ends."""
 
 import numpy as np
+import sympy
 
 from ctlearn.mixers import local_linear_attention as local
 from ctlearn.mixers import softmax_attention
-from ctlearn.supplies import Floats
+from ctlearn.supplies import Floats, Rationals
 
 
 def draw(T, seed=0):
@@ -39,6 +40,25 @@ def test_a_heavy_ridge_leaves_softmax_attention():
     o, _ = local.parallel(q, k, v, ridge=1e12)
     mean, _ = softmax_attention.parallel(q, k, v)
     np.testing.assert_allclose(o, mean, atol=1e-10)
+
+
+def test_plans_agree_exactly_where_the_weights_are_rational():
+    """Queries that are logs of fractions over keys that are integers."""
+    supply, ridge = Rationals(0), sympy.Rational(1, 3)
+    rows = np.random.default_rng(0).integers(-3, 4, (5, 2))
+    k = np.array([[sympy.Integer(int(x)) for x in row] for row in rows], dtype=object)
+    q, v = supply.log_decay("q", 5, 2), supply.real("v", 5, 3)
+    _, S = local.recurrent(q[:1], k[:1], v[:1], ridge=ridge)
+    q, k, v = q[1:], k[1:], v[1:]
+    o, _ = local.recurrent(q, k, v, ridge=ridge, S=S)
+    for plan in (
+        local.parallel(q, k, v, ridge=ridge, S=S),
+        local.chunkwise(q, k, v, ridge=ridge, S=S, chunk_size=3),
+    ):
+        assert supply.difference(plan[0], o).equal
+    # and another ridge is another answer
+    other, _ = local.recurrent(q, k, v, ridge=2 * ridge, S=S)
+    assert not supply.difference(other, o).equal
 
 
 def test_the_first_token_is_its_own_value():

@@ -72,11 +72,23 @@ def test_the_printed_loss_has_half_the_step_size():
 
 
 def test_one_token_a_batch_with_a_residual_is_the_delta_rule_on_what_is_left():
-    """Without LN, f(x) = x + W'x learns v - k: o = q + DeltaNet(q, k, v - k)."""
+    """Without LN, f(x) = x + W'x learns v - k: o = q + DeltaNet(q, k, v - k).
+
+    The left side by autograd, on the model with its residual.
+    """
+    torch = pytest.importorskip("torch")
     q, k, v, beta, _ = drawn(9, 5)
-    wanted, _ = delta_rule.recurrent(q, k, v - k, beta=beta)
     o, _ = ttt_linear.recurrent(q, k, v - k, beta=beta, inner_batch=1)
-    assert np.allclose(q + o, q + wanted, rtol=0, atol=1e-13)
+    W = torch.zeros((5, 5), dtype=torch.float64)
+    for t in range(9):
+        at = W.clone().requires_grad_()
+        x, asked = torch.tensor(k[t]), torch.tensor(q[t])
+        (((x + x @ at - torch.tensor(v[t])) ** 2).sum() / 2).backward()
+        W = W - beta[t] * at.grad
+        read = (asked + asked @ W).numpy()
+        assert np.allclose(read, q[t] + o[t], rtol=0, atol=1e-13)
+    wanted, _ = delta_rule.recurrent(q, k, v - k, beta=beta)
+    assert np.allclose(o, wanted, rtol=0, atol=1e-13)
 
 
 def test_a_mini_batch_of_sixteen_is_neither_limit():

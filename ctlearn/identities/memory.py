@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ctlearn import memory
-from ctlearn.identities.engine import Identity, Sides, identity
+from ctlearn.identities.engine import STATEMENT, Identity, Sides, identity
+from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import exp, minus_infinity
 from ctlearn.supplies import Supply
 
@@ -23,6 +24,29 @@ def _tokens(supply: Supply, T: int, d_k: int, d_v: int) -> dict[str, np.ndarray]
 
 def _flat(o: np.ndarray, S: np.ndarray) -> np.ndarray:
     return np.concatenate([np.ravel(o), np.ravel(S)])
+
+
+def _printed_chunk(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
+    """A chunk in which all channels fade alike, and what its tokens write in turn.
+
+    D' and Gamma' are the decays to just before a token.
+    """
+    x, S = _tokens(supply, C, d_k, d_v), supply.real("S", d_k, d_v)
+    alpha = exp(x["log_decay"][:, 0])
+    between = memory.decay_between(x["log_decay"][:, 0], x["k"])[..., 0]
+    letters = {"E": x["e"], "K": x["k"], "Q": x["q"], "Z": x["z"], "S": S}
+    for mark, seen in (("", slice(1, None)), ("'", slice(None, -1))):
+        letters[f"D{mark}"] = between[seen, 1:]
+        letters[rf"\Gamma{mark}"] = between[seen, :1] + 0 * x["k"]
+        now, written = S, []
+        for t in range(C):
+            read = now if mark else alpha[t] * now
+            written.append(x["z"][t] - read.T @ x["e"][t])
+            now = alpha[t] * now + np.outer(x["k"][t], written[-1])
+        letters[f"U{mark}"] = np.array(written)
+    index = range(1, C + 1)
+    letters |= {r"\alpha": alpha, "M": between[1:, 1:] ** 0}
+    return Numbers(letters, {"i": index, "j": index, "l": index})
 
 
 def _chunk_claim(read_first: bool) -> Callable[..., dict[str, Sides]]:
@@ -65,6 +89,16 @@ def _chunkwise_is_exact(
         source="ours, for the family; yang2024deltanet has it without decay",
         citations=("yang2024deltanet", "yang2025gated"),
         claim=_chunk_claim(read_first),
+        printed={
+            STATEMENT: AsPrinted(
+                numbers=_printed_chunk,
+                equivalent=(
+                    {"- → + (line 1, column 46)": "D' is zero on the diagonal, too"}
+                    if read_first
+                    else {}
+                ),
+            )
+        },
         mutants={
             "the memory reads in the other order": {"other_order": True},
             "the erase direction doubled": {"change": "e"},
@@ -85,7 +119,7 @@ chunkwise_decay_first = _chunkwise_is_exact(
 chunkwise_read_first = _chunkwise_is_exact(
     "read-first",
     "where the error is taken before forgetting",
-    r"\left(I + \mathrm{tril}((E K^\top) \odot D', -1)\right) U"
+    r"\left(I + \mathrm{tril}((E K^\top) \odot D', -1)\right) U'"
     r" = Z - (\Gamma' \odot E) S",
     read_first=True,
 )
@@ -151,6 +185,15 @@ def reset(
     title="What is kept over a span is the product of what is kept over its parts",
     statement=r"D_{ij} = D_{il} D_{lj} \quad (i \ge l \ge j), \qquad D_{ii} = 1",
     source="ours",
+    printed={
+        STATEMENT: AsPrinted(
+            numbers=_printed_chunk,
+            equivalent={
+                "i → j (line 1, column 31)": "it is said of fewer spans",
+                "j → i (line 1, column 43)": "it is said of fewer spans",
+            },
+        )
+    },
     mutants={
         "a token counted in both parts": {"overlap": 1},
         "logs multiplied": {"combine": np.multiply},
@@ -179,6 +222,13 @@ def decay_composes(
     }
 
 
+def _printed_orders(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    """One token of one rate and one decay, and any state."""
+    x = {name: supply.real(name, d_k) for name in "k"} | {"v": supply.real("v", d_v)}
+    rates = {r"\alpha": supply.rate("a", 1)[0], r"\beta": supply.rate("b", 1)[0]}
+    return Numbers(x | rates | {"S": supply.real("S", d_k, d_v)})
+
+
 @identity(
     title="Reading first is decaying first with rescaled rates and values",
     statement=(
@@ -188,6 +238,7 @@ def decay_composes(
     ),
     source="ours; the forms are yang2025gated's and wang2025ttr's",
     citations=("yang2025gated", "wang2025ttr"),
+    printed={STATEMENT: AsPrinted(numbers=_printed_orders)},
     mutants={
         "values not rescaled": {"value_power": 0},
         "rates not rescaled": {"rate_power": 0},
@@ -223,6 +274,7 @@ def order_bridge(
     statement=(r"\alpha I - \beta k k^\top \ne \alpha \left(I - \beta k k^\top\right)"),
     source="ours; several texts print one under the other's name",
     citations=("yang2025gated",),
+    printed={STATEMENT: AsPrinted(numbers=_printed_orders)},
     worlds=("rationals",),
     mutants={
         "nothing is forgotten": {"forget": 0},
@@ -239,13 +291,40 @@ def orders_differ(supply: Supply, *, forget: int = 1, erase: int = 1) -> Sides:
     return _flat(*before), _flat(*memory.recurrent(**x, S=S))
 
 
+def _gated_tokens(supply: Supply, C: int, d_k: int, d_v: int) -> dict[str, np.ndarray]:
+    log_decay = supply.log_decay("a", C)
+    return tokens(supply, C, d_k, d_v) | {"log_decay": log_decay}
+
+
+def _gated_chunk(
+    x: dict[str, np.ndarray], S: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The decays inside one chunk, those since its start, and what it writes."""
+    k, beta = x["k"], x["beta"][:, None]
+    between = memory.decay_between(x["log_decay"], k)[..., 0]
+    D, gamma = between[1:, 1:], between[1:, 0]
+    L = np.tril(beta * (k @ k.T) * D, -1)
+    wrong = x["v"] - (gamma[:, None] * k) @ S
+    return D, gamma, memory.solve_unit_lower(L, beta * wrong)
+
+
+def _gated_chunk_numbers(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
+    x, S = _gated_tokens(supply, C, d_k, d_v), supply.real("S", d_k, d_v)
+    o, _ = gated_delta_rule.recurrent(**x, S=S)
+    D, gamma, U = _gated_chunk(x, S)
+    masks = {"D": D, "M": np.tril(np.ones((C, C), dtype=int))}
+    letters = {"O": o, "Q": x["q"], "K": x["k"], "S": S, "U": U, r"\gamma": gamma}
+    return Numbers(letters | masks)
+
+
 @identity(
     title="The last line of a gated chunk takes the decay mask, not the binary one",
     kind="erratum",
-    statement=r"O = (\gamma \odot Q) S + (Q K^\top \odot D) U",
-    as_printed=r"O = (\gamma \odot Q) S + (Q K^\top \odot M) U",
-    source="yang2025gated, the chunkwise output",
+    statement=r"O = \mathrm{Diag}(\gamma) Q S + (Q K^\top \odot D) U",
+    as_printed=r"O = \mathrm{Diag}(\gamma) Q S + (Q K^\top \odot M) U",
+    source="yang2025gated, section 3.3, the output of a chunk",
     citations=("yang2025gated",),
+    printed={STATEMENT: AsPrinted(numbers=_gated_chunk_numbers)},
     mutants={
         "nothing decays, so the printed line is right": {"forget": 0},
         "the state is read without decay": {"decayed_read": False},
@@ -264,16 +343,13 @@ def gated_chunk_output(
     power: int = 1,
 ) -> dict[str, Sides]:
     """One chunk of the gated delta rule from an arbitrary state, both ways."""
-    q, k = supply.real("q", C, d_k), supply.real("k", C, d_k) / 3
-    beta, v = supply.rate("beta", C, 1), supply.real("v", C, d_v)
-    log_decay, S = forget * supply.log_decay("a", C), supply.real("S", d_k, d_v)
-    o, _ = memory.recurrent(q, k, beta * v, e=beta * k, log_decay=log_decay, S=S)
-    between = memory.decay_between(log_decay, k)[..., 0]
-    D, gamma = between[1:, 1:], between[1:, :1]
-    L = np.tril(beta * (k @ k.T) * D, -1)
-    U = memory.solve_unit_lower(L, beta * v - (gamma * beta * k) @ S)
-    read = (gamma * q if decayed_read else q) @ S
+    x, S = _gated_tokens(supply, C, d_k, d_v), supply.real("S", d_k, d_v)
+    x["log_decay"] = forget * x["log_decay"]
+    o, _ = gated_delta_rule.recurrent(**x, S=S)
+    D, gamma, U = _gated_chunk(x, S)
+    q, scores = x["q"], x["q"] @ x["k"].T
+    read = (gamma[:, None] * q if decayed_read else q) @ S
     return {
-        "printed": (read + np.tril(q @ k.T) @ U, o),
-        "corrected": (read + (q @ k.T * D**power) @ U, o),
+        "printed": (read + np.tril(scores) @ U, o),
+        "corrected": (read + (scores * D**power) @ U, o),
     }

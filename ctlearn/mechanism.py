@@ -102,7 +102,8 @@ def chunk_forms(
         q: Any, *kv: Any, S: Any = None, chunk_size: int = 64, **others: Any
     ) -> Any:
         """Parallel inside a chunk of C, recurrent between."""
-        S, o = begin(kv, S, others), np.empty_like(kv[-1])
+        S, v = begin(kv, S, others), kv[-1]
+        o = np.empty((len(v), v.shape[-1]), dtype=v.dtype)
         names, own = inspect.signature(step).parameters, getattr(step, "own_shapes", {})
         given = dict(zip(names, (q, *kv), strict=False)) | others
         for first in range(0, len(o), chunk_size):

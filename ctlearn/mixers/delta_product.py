@@ -15,22 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place
-from ctlearn.memory import initial_state, scan
+from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, chunk_forms
+from ctlearn.memory import initial_state
 from ctlearn.mixers import gated_delta_rule
 from ctlearn.scalars import exp
-from ctlearn.shapes import checked, checked_step
+from ctlearn.shapes import checked_step
 
 Array = np.ndarray
-_SHAPES: dict[str, tuple[str, ...]] = {
-    "k": ("T", "n_h", "d_k"),
-    "v": ("T", "n_h", "d_v"),
-    "log_decay": ("T",),
-    "beta": ("T", "n_h"),
-}
 
 
-@checked_step(**_SHAPES)
+@checked_step(
+    k=("T", "n_h", "d_k"), v=("T", "n_h", "d_v"), log_decay=("T",), beta=("T", "n_h")
+)
 def step(
     q: Array, k: Array, v: Array, *, log_decay: Any, beta: Array, S: Array
 ) -> tuple[Array, Array]:
@@ -41,39 +37,15 @@ def step(
     return S.T @ q, S
 
 
-@checked(**_SHAPES)
-def recurrent(
-    q: Array, k: Array, v: Array, *, log_decay: Array, beta: Array, S: Any = None
+def _chunk(
+    q: Array, k: Array, v: Array, *, log_decay: Array, beta: Array, S: Array
 ) -> tuple[Array, Array]:
-    """One token after another, O(T n_h d_k d_v)."""
-    gates = {"log_decay": log_decay, "beta": beta}
-    return scan(step, q, k, v, **gates, S=initial_state(k, v, S))
-
-
-@checked(**_SHAPES)
-def parallel(
-    q: Array, k: Array, v: Array, *, log_decay: Array, beta: Array, S: Any = None
-) -> tuple[Array, Array]:
-    """All virtual tokens at once, O((n_h T)^2 (d_k + d_v))."""
+    """All virtual tokens at once, O((n_h C)^2 (d_k + d_v))."""
     o, S = gated_delta_rule.parallel(**virtual_tokens(q, k, v, log_decay, beta), S=S)
     return o[k.shape[1] - 1 :: k.shape[1]].copy(), S
 
 
-@checked(**_SHAPES)
-def chunkwise(
-    q: Array,
-    k: Array,
-    v: Array,
-    *,
-    log_decay: Array,
-    beta: Array,
-    S: Any = None,
-    chunk_size: int = 64,
-) -> tuple[Array, Array]:
-    """Chunks of n_h C virtual tokens."""
-    inputs, n_h = virtual_tokens(q, k, v, log_decay, beta), k.shape[1]
-    o, S = gated_delta_rule.chunkwise(**inputs, S=S, chunk_size=n_h * chunk_size)
-    return o[n_h - 1 :: n_h].copy(), S
+recurrent, parallel, chunkwise = chunk_forms(step, _chunk, initial_state)
 
 
 def virtual_tokens(

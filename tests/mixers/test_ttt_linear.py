@@ -15,8 +15,7 @@ def drawn(T, d, seed=0):
 
 
 @pytest.mark.parametrize("averaged", [True, False])
-def test_the_released_layer_is_what_autograd_makes_of_it(averaged):
-    """Each token's loss differentiated by torch at the start of its mini-batch."""
+def test_the_released_layer_is_what_autograd_makes_of_it(averaged, trained_by_autograd):
     torch = pytest.importorskip("torch")
     T, d, b = 11, 6, 4
     q, k, v, beta, supply = drawn(T, d)
@@ -32,20 +31,13 @@ def test_the_released_layer_is_what_autograd_makes_of_it(averaged):
         z = x @ W + bias
         return x + torch.nn.functional.layer_norm(z, (d,), gain, shift, eps=1e-6)
 
-    start = [torch.tensor(W), torch.tensor(bias)]
-    for t in range(T):
-        i = t % b
-        if i == 0:
-            total = [torch.zeros_like(w) for w in start]
-        at = [w.clone().requires_grad_() for w in start]
-        x, y = torch.tensor(k[t]), torch.tensor(v[t])
-        (((f(x, *at) - y) ** 2).sum() / 2).backward()
-        total = [s + beta[t] * w.grad for s, w in zip(total, at, strict=True)]
-        rate = 1 / (i + 1) if averaged else 1
-        now = [w - rate * s for w, s in zip(start, total, strict=True)]
+    def rate(i):
+        return 1 / (i + 1) if averaged else 1
+
+    trained = trained_by_autograd(f, (W, bias), k, v, beta, b=b, rate=rate)
+    for t, now in enumerate(trained):
         assert np.allclose(o[t], f(torch.tensor(q[t]), *now).numpy(), atol=1e-12)
-        if i == b - 1:
-            start = now
+    assert t == T - 1
 
 
 def test_a_learned_start_is_read_beside_linear_attention_of_what_it_misses():
@@ -71,7 +63,9 @@ def test_the_printed_loss_has_half_the_step_size():
         assert np.allclose(o, wanted, rtol=0, atol=1e-13) is equal
 
 
-def test_one_token_a_batch_with_a_residual_is_the_delta_rule_on_what_is_left():
+def test_one_token_a_batch_with_a_residual_is_the_delta_rule_on_what_is_left(
+    trained_by_autograd,
+):
     """Without LN, f(x) = x + W'x learns v - k: o = q + DeltaNet(q, k, v - k).
 
     The left side by autograd, on the model with its residual.
@@ -79,14 +73,15 @@ def test_one_token_a_batch_with_a_residual_is_the_delta_rule_on_what_is_left():
     torch = pytest.importorskip("torch")
     q, k, v, beta, _ = drawn(9, 5)
     o, _ = ttt_linear.recurrent(q, k, v - k, beta=beta, inner_batch=1)
-    W = torch.zeros((5, 5), dtype=torch.float64)
-    for t in range(9):
-        at = W.clone().requires_grad_()
-        x, asked = torch.tensor(k[t]), torch.tensor(q[t])
-        (((x + x @ at - torch.tensor(v[t])) ** 2).sum() / 2).backward()
-        W = W - beta[t] * at.grad
-        read = (asked + asked @ W).numpy()
+
+    def f(x, W):
+        return x + x @ W
+
+    trained = trained_by_autograd(f, [np.zeros((5, 5))], k, v, beta, b=1)
+    for t, now in enumerate(trained):
+        read = f(torch.tensor(q[t]), *now).numpy()
         assert np.allclose(read, q[t] + o[t], rtol=0, atol=1e-13)
+    assert t == 8
     wanted, _ = delta_rule.recurrent(q, k, v - k, beta=beta)
     assert np.allclose(o, wanted, rtol=0, atol=1e-13)
 

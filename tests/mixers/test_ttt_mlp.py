@@ -10,8 +10,7 @@ from ctlearn.supplies import Floats
 
 
 @pytest.mark.parametrize("released", [True, False])
-def test_the_layer_is_what_autograd_makes_of_it(released):
-    """Each token's loss differentiated by torch at the start of its mini-batch."""
+def test_the_layer_is_what_autograd_makes_of_it(released, trained_by_autograd):
     torch = pytest.importorskip("torch")
     F = torch.nn.functional
     supply, T, d, b = Floats(0), 11, 6, 4
@@ -26,21 +25,14 @@ def test_the_layer_is_what_autograd_makes_of_it(released):
         gain, shift = map(torch.tensor, norm)
         return x + F.layer_norm(z, (d,), gain, shift, eps=1e-6) if released else z
 
-    start = [torch.tensor(w) for w in S.f]
-    for t in range(T):
-        i = t % b
-        if i == 0:
-            total = [torch.zeros_like(w) for w in start]
-        at = [w.clone().requires_grad_() for w in start]
-        x, y = torch.tensor(k[t]), torch.tensor(v[t])
-        (((f(x, *at) - y) ** 2).sum() / 2).backward()
-        total = [s + beta[t] * w.grad for s, w in zip(total, at, strict=True)]
-        rate = 1 / (i + 1) if released else 1
-        now = [w - rate * s for w, s in zip(start, total, strict=True)]
+    def rate(i):
+        return 1 / (i + 1) if released else 1
+
+    trained = trained_by_autograd(f, S.f, k, v, beta, b=b, rate=rate)
+    for t, now in enumerate(trained):
         wanted = f(torch.tensor(q[t]), *now).numpy()
         assert np.allclose(o[t], wanted, rtol=1e-12, atol=1e-12)
-        if i == b - 1:
-            start = now
+    assert t == T - 1
 
 
 def test_a_linear_learner_is_not_a_perceptron():

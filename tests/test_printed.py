@@ -15,7 +15,7 @@ from ctlearn.identities.engine import STATEMENT, identity, printed_draws
 from ctlearn.identities.engine import run as run_identity
 from ctlearn.printed import AsPrinted, Numbers, Rows, pages
 from ctlearn.printed.evaluate import Evaluation
-from ctlearn.printed.execute import execute
+from ctlearn.printed.execute import execute, refuted
 from ctlearn.printed.mutants import mutants
 from ctlearn.printed.parse import PrintedError, parse
 from ctlearn.supplies import Floats, Rationals
@@ -305,6 +305,26 @@ def test_a_slip_that_goes_unnoticed_needs_its_reason_and_a_reason_its_slip():
     assert not run(slack, equivalent=survivors).failures
     (failure,) = run(DELTA, equivalent=("no such slip",)).failures
     assert failure == "slip is noticed after all: no such slip"
+
+
+@pytest.mark.parametrize(
+    ("tex", "worlds"),
+    [
+        (DELTA, ()),
+        (DELTA.replace("- S", "+ S"), ("rationals", "floats")),
+        # a number for a matrix is no slip of one sign, but it does not hold either
+        (r"S_t = b_t", ("rationals", "floats")),
+    ],
+)
+def test_what_does_not_hold_or_does_not_fit_is_refuted(tex, worlds):
+    how = AsPrinted(numbers=delta)
+    assert refuted(tex, how, [(Rationals(0), SIZES), (Floats(0), SIZES)]) == worlds
+
+
+@pytest.mark.parametrize("tex", [r"S_t = c_t", r"S_t = \frac{1}", r"S_t = S_{t-9}"])
+def test_what_says_nothing_is_not_refuted(tex):
+    with pytest.raises(PrintedError):
+        refuted(tex, AsPrinted(numbers=delta), [(Floats(0), SIZES)])
 
 
 def test_a_bound_is_run_and_its_slips_are_not():

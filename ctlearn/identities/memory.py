@@ -6,6 +6,8 @@ import numpy as np
 
 from ctlearn import memory
 from ctlearn.identities.engine import STATEMENT, Identity, Sides, identity
+from ctlearn.identities.histories import tokens
+from ctlearn.mixers import gated_delta_rule
 from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import exp, minus_infinity
 from ctlearn.supplies import Supply

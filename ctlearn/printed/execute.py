@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ctlearn.printed.evaluate import RELATIONS, Comparison, Evaluation, Numbers
+from ctlearn.printed.functions import Misfit
 from ctlearn.printed.mutants import mutants
 from ctlearn.printed.parse import PrintedError
 from ctlearn.scalars import TOLERANCE, is_exact
@@ -90,13 +91,19 @@ def execute(tex: str, how: AsPrinted, draws: Iterable[Draw]) -> Executed:
 def refuted(tex: str, how: AsPrinted, draws: Iterable[Draw]) -> tuple[str, ...]:
     """The worlds on whose numbers a text does not hold, if it fails in all of them.
 
-    Raises PrintedError if it has no value there, for then it says nothing to refute.
+    Shapes that do not fit are a way to fail. Raises PrintedError if the text cannot be
+    read, or names what has no value there, for then it says nothing to refute.
     """
     fails: dict[str, bool] = {}
     for supply, sizes in draws:
         numbers = how.numbers(supply, **sizes)
         evaluation = Evaluation(tex, numbers, exact=supply.world != "floats")
-        wrong = bool(_wrong(evaluation, supply))
+        try:
+            wrong = bool(_wrong(evaluation, supply))
+        except PrintedError as error:
+            if not isinstance(error.__cause__, Misfit):
+                raise
+            wrong = True
         fails[supply.world] = fails.get(supply.world, True) and wrong
     return tuple(fails) if all(fails.values()) else ()
 

@@ -645,11 +645,16 @@ def check_shape(
     shapes: tuple[Shape, ...],
     sizes: dict[str, tuple[int, str]],
 ) -> None:
-    """Fit `value` to one of `shapes`; `sizes` remembers each letter and who set it."""
+    """Fit `value` to one of `shapes`; `sizes` remembers each letter and who set it.
+
+    A number among the letters is that size.
+    """
     expected = " or ".join(f"[{', '.join(shape)}]" for shape in shapes)
     found = np.shape(value)
     for shape in shapes:
         if len(shape) != len(found):
+            continue
+        if any(x.isdigit() and int(x) != n for x, n in zip(shape, found, strict=True)):
             continue
         for letter, size in zip(shape, found, strict=True):
             known, setter = sizes.setdefault(letter, (size, name))

@@ -134,7 +134,7 @@ def fades_by_channel(mechanism):
 def corrects(mechanism):
     """Whether a step of size 2 is a reflection, not one that explodes."""
     beta = mechanism.inputs.get("beta", "")
-    return beta.startswith("rate") and not magnifies(mechanism)
+    return beta.startswith(("rate", "double")) and not magnifies(mechanism)
 
 
 def begins_anew(mechanism):

@@ -81,7 +81,7 @@ MECHANISM = Mechanism(
         "k": "unit [T, 2, d_k]",
         "v": "real [T, 2, d_v]",
         "log_decay": "log_decay [T]",
-        "beta": "rate [T, 2]",
+        "beta": "double [T, 2]",
     },
     place=Place(
         function_class="linear map",

@@ -96,10 +96,8 @@ def train(S: State, muon: tuple[tuple[float, float, float], ...]) -> State:
     return State(W, zeros_like(W), zero, D, zero, S.lengths)
 
 
-def begin(k: np.ndarray, v: np.ndarray, S: State | None, beta: np.ndarray) -> State:
+def begin(k: np.ndarray, v: np.ndarray, S: State | None) -> State:
     """A copy of S, or a network of zeros with d_h = d_k, which never learns."""
-    if beta.shape[1] != 3:
-        raise ValueError(f"beta: expected [T, 3], got shape {beta.shape}")
     S = State.start(inner.zeros(GatedUnit, k, v, d_h=k.shape[1])) if S is None else S
     if not isinstance(S, State):
         raise TypeError(f"S: expected a State(f, total, …), got {type(S).__name__}")

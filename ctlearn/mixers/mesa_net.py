@@ -9,7 +9,8 @@ forgetting lets the ridge fade, and is another mechanism unless gamma = 1. gamma
 passed as its log; beta in (0, 1) and Lambda > 0. The inverse is solved for exactly, or
 by conjugate gradients from zero, of which d_k steps suffice. No hidden scale on q.
 [vonoswald2025mesanet, as its authors' code in flash-linear-attention has it; that code
-adds 1e-5 to the gradients' denominators, which costs it digits, and this does not]
+adds 1e-5 to the gradients' denominators, which costs it digits, and decodes from
+q / (diag H + Lambda) where it trains from zero, so that few steps give two answers]
 """
 
 from typing import Any, NamedTuple

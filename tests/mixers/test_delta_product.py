@@ -37,7 +37,6 @@ def test_the_transition_never_stretches():
     for _ in range(50):
         x = delta_product.MECHANISM.draw(supply, 1, 4, 4)
         x["v"] = 0 * x["v"]
-        x["beta"] = 2 * x["beta"]
         _, S = delta_product.recurrent(**x, S=np.eye(4))
         assert np.linalg.norm(S, 2) <= 1 + 1e-12
 

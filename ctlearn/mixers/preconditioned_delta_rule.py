@@ -47,13 +47,14 @@ def step(  # noqa: PLR0913 - as many gates as the update has
 ) -> tuple[Array, State]:
     """Count the key, forget, compare, write at the scaled key: 4 d_k d_v."""
     A = exp(gram_log_decay) * S.A + gram_beta * k * k
-    F = exp(log_decay) * S.S
+    # one rate here, or one for each key channel where this step is run with more
+    F = np.reshape(exp(log_decay), (-1, 1)) * S.S
     P = preconditioner(A, spread, centre)
     S = State(F + beta * np.outer(P * k, v - F.T @ k), A)
     return S.S.T @ q, S
 
 
-def _chunk(  # noqa: PLR0913 - as many gates as the update has
+def chunk(  # noqa: PLR0913 - as many gates as the update has
     q: Array,
     k: Array,
     v: Array,
@@ -82,14 +83,14 @@ def preconditioner(A: Array, spread: Any, centre: Any) -> Array:
     return exp(-log(spread) * r / (1 + abs(r)))
 
 
-def _initial_state(k: Array, v: Array, S: State | None) -> State:
+def initial_state(k: Array, v: Array, S: State | None) -> State:
     """Zeros, or a copy of `S`."""
     if S is None:
         return State(memory.initial_state(k, v), np.zeros(k.shape[1], dtype=k.dtype))
     return memory.copied_state(S, State, k, v, S=("d_k", "d_v"), A=("d_k",))
 
 
-recurrent, parallel, chunkwise = chunk_forms(step, _chunk, _initial_state)
+recurrent, parallel, chunkwise = chunk_forms(step, chunk, initial_state)
 
 
 MECHANISM = Mechanism(

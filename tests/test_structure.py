@@ -24,7 +24,7 @@ RANKS = (
     | {"supplies", "systems", "waves", "windows"},
     {"mechanism", "printed"},
     {"mixers"},
-    {"identities", "tasks", "explore", "plots", "listing"},
+    {"identities", "tasks", "explore", "layers", "plots", "listing"},
     {"__main__"},
 )
 

@@ -1,0 +1,1 @@
+"""Torch: the one memory batched and differentiable, and the layers built on it."""

@@ -74,7 +74,7 @@ def forgetting_is_a_step(
 
 
 @identity(
-    title="The best state near the last one, if length costs: a decay of 1 / (1 + lambda)",
+    title="If length costs, the best state near the last one is a faded one",
     statement=r"\lVert S - S_0 \rVert^2 + \lambda \lVert S \rVert^2 - 2 v^\top S^\top k"
     r" = (1 + \lambda) \lVert S - S^\star \rVert^2 + \lVert S_0 \rVert^2"
     r" - (1 + \lambda) \lVert S^\star \rVert^2, \qquad"

@@ -1,0 +1,323 @@
+"""What each write is the best answer to: stay near the last state, and err less.
+
+Each step is the exact minimum of a quadratic cost. For any E the cost at S_t + E is the
+cost at S_t plus squares of E: so no other state is as good.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ctlearn.identities.engine import STATEMENT, Sides, identity
+from ctlearn.identities.slopes import slope
+from ctlearn.identities.tokens import tokens
+from ctlearn.mixers import comba, delta_rule, gated_delta_rule, longhorn
+from ctlearn.printed import AsPrinted, Numbers, Rows
+from ctlearn.scalars import exp, log
+from ctlearn.supplies import Supply
+
+Cost = Callable[[np.ndarray], Any]
+TRACE = "a trace is the same in the other order"
+
+
+def _square(x: np.ndarray) -> Any:
+    return (x * x).sum()
+
+
+def _draw(supply: Supply, d_k: int, d_v: int) -> dict[str, Any]:
+    """A token, the state before it, and a way away from the state after it."""
+    q, k, v = (x[0] for x in tokens(supply, 1, d_k, d_v))
+    return {
+        **{"q": q, "k": k, "v": v},
+        **{"S": supply.real("S", d_k, d_v), "E": supply.real("E", d_k, d_v)},
+        **{"beta": supply.rate("beta", 1)[0], "decay": supply.log_decay("a", 1)[0]},
+    }
+
+
+def _away(cost: Cost, S: np.ndarray, E: np.ndarray, squares: Any) -> Sides:
+    """What a state away from S costs, against S's own cost and the squares."""
+    return np.asarray(cost(S + E)), np.asarray(cost(S) + squares)
+
+
+def _letters(x: dict[str, Any], S: np.ndarray) -> dict[str, Any]:
+    letters = {name: x[name] for name in ("k", "v", "E")}
+    return letters | {"S": Rows(np.array([x["S"], S]), first=0)}
+
+
+def _longhorn(supply: Supply, d_k: int, d_v: int) -> tuple[Any, ...]:
+    x, beta = _draw(supply, d_k, d_v), supply.rate("beta", d_v)
+    S = longhorn.step(x["q"], x["k"], x["v"], beta=beta, S=x["S"])[1]
+    return x, beta, S
+
+
+def _printed_longhorn(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    x, beta, S = _longhorn(supply, d_k, d_v)
+    before, after = (R.T @ x["k"] - x["v"] for R in (x["S"], S))
+    errors = {"e": Rows(np.array([before, after]), first=0)}
+    return Numbers(_letters(x, S) | errors | {r"\beta": beta})
+
+
+@identity(
+    title="Longhorn jumps to the minimum of loss and distance together",
+    statement=r"\lVert S_1 + E - S_0 \rVert^2"
+    r" + (e_1 + E^\top k)^\top \mathrm{Diag}(\beta) (e_1 + E^\top k) ="
+    r" \lVert S_1 - S_0 \rVert^2 + e_1^\top \mathrm{Diag}(\beta) e_1"
+    r" + \lVert E \rVert^2 + k^\top E\, \mathrm{Diag}(\beta) E^\top k, \quad"
+    r" e_1 = S_1^\top k - v",
+    source="liu2024longhorn; the excess is ours",
+    citations=("liu2024longhorn",),
+    printed={STATEMENT: AsPrinted(numbers=_printed_longhorn)},
+    mutants={
+        "the explicit step of the delta rule": {"explicit": True},
+        "the loss is halved and the distance is not": {"half": 2},
+        "the distance alone is exceeded": {"seen": 0},
+    },
+)
+def longhorn_minimum(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    explicit: bool = False,
+    half: int = 1,
+    seen: int = 1,
+) -> Sides:
+    """A step size of its own in each value channel, keys of any length."""
+    x, beta, S = _longhorn(supply, d_k, d_v)
+    k, v, E = x["k"], x["v"], x["E"]
+    if explicit:
+        S = x["S"] + np.outer(k, beta * (v - x["S"].T @ k))
+
+    def cost(R: np.ndarray) -> Any:
+        return _square(R - x["S"]) + beta @ (R.T @ k - v) ** 2 / half
+
+    return _away(cost, S, E, _square(E) + seen * beta @ (E.T @ k) ** 2)
+
+
+@identity(
+    title="Its error is divided by 1 + beta k'k, however long the key",
+    statement=r"S_1 = S_0 - k\, e_1^\top \mathrm{Diag}(\beta), \quad"
+    r" e_0 = \left(I + k^\top k\, \mathrm{Diag}(\beta)\right) e_1",
+    source="liu2024longhorn; elementary",
+    citations=("liu2024longhorn",),
+    printed={STATEMENT: AsPrinted(numbers=_printed_longhorn)},
+    mutants={
+        "the slope is taken where the step starts": {"implicit": False},
+        "the key's length does not count": {"length": 0},
+        "the error is divided by 1 - beta k'k": {"sign": -1},
+    },
+)
+def longhorn_error(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    implicit: bool = True,
+    length: int = 1,
+    sign: int = 1,
+) -> dict[str, Sides]:
+    """An implicit step goes against the slope at the place where it arrives."""
+    x, beta, S = _longhorn(supply, d_k, d_v)
+    k, v = x["k"], x["v"]
+    before, after = (R.T @ k - v for R in (x["S"], S))
+    taken = beta * (after if implicit else before)
+    return {
+        "step": (S, x["S"] - np.outer(k, taken)),
+        "error": (before, (1 + sign * beta * (k @ k) ** length) * after),
+    }
+
+
+def _printed_inverse(supply: Supply, d_k: int) -> Numbers:
+    k, beta = supply.real("k", d_k), supply.rate("beta", 1)
+    eps = longhorn.step_size(beta, k)
+    return Numbers({"k": k, r"\beta": beta[0], r"\varepsilon": eps[0]})
+
+
+def _free_inverse(*, sign: int = 1, length: int = 1) -> Sides:
+    """Both sides times 1 + beta s, where s = k'k and kk'kk' = s kk'."""
+    import sympy
+
+    P = sympy.Symbol("P", commutative=False)
+    beta, s = sympy.symbols("beta s")
+    product = (1 + beta * P) * (1 + beta * s**length - sign * beta * P)
+    return sympy.expand(product).subs(P**2, s * P), 1 + beta * s**length + 0 * P
+
+
+@identity(
+    title="The explicit step that an implicit one amounts to, by Sherman and Morrison",
+    statement=r"\varepsilon = \frac{\beta}{1 + \beta k^\top k}, \quad"
+    r" (I + \beta k k^\top)^{-1} = I - \varepsilon k k^\top",
+    source="liu2024longhorn; Sherman and Morrison's formula",
+    citations=("liu2024longhorn",),
+    printed={STATEMENT: AsPrinted(numbers=_printed_inverse)},
+    free=_free_inverse,
+    mutants={
+        "the update is added": {"sign": -1},
+        "as if every key were a unit vector": {"length": 0},
+        "the explicit step itself": {"explicit": True},
+    },
+)
+def sherman_morrison(
+    supply: Supply, d_k: int, *, sign: int = 1, length: int = 1, explicit: bool = False
+) -> Sides:
+    """The reference's step size in a matrix, against the inverse."""
+    k, beta = supply.real("k", d_k), supply.rate("beta", 1)
+    eps = longhorn.step_size(beta, k)[0] if length else (beta / (1 + beta))[0]
+    eps = beta[0] if explicit else eps
+    one = np.eye(d_k, dtype=int)
+    kept = one - sign * eps * np.outer(k, k)
+    return (one + beta[0] * np.outer(k, k)) @ kept, one + 0 * kept
+
+
+def _printed_delta(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    x = _draw(supply, d_k, d_v)
+    S = delta_rule.step(x["q"], x["k"], x["v"], beta=x["beta"], S=x["S"])[1]
+    G = np.outer(x["k"], x["S"].T @ x["k"] - x["v"])
+    return Numbers(_letters(x, S) | {"G": G, r"\beta": x["beta"]})
+
+
+@identity(
+    title="The delta rule minimises the linearised loss and the distance",
+    statement=r"G = k (S_0^\top k - v)^\top, \quad"
+    r" \frac{1}{2} \lVert S_1 + E - S_0 \rVert^2"
+    r" + \beta \operatorname{tr}(G^\top (S_1 + E)) ="
+    r" \frac{1}{2} \lVert S_1 - S_0 \rVert^2 + \beta \operatorname{tr}(G^\top S_1)"
+    r" + \frac{1}{2} \lVert E \rVert^2",
+    source="ours; the proximal form of a gradient step",
+    citations=("wang2025ttr",),
+    printed={
+        STATEMENT: AsPrinted(
+            numbers=_printed_delta,
+            equivalent={
+                r"G^\top (S_1 + E) → (S_1 + E) G^\top (line 1, column 104)": TRACE,
+                r"G^\top S_1 → S_1 G^\top (line 1, column 188)": TRACE,
+            },
+        )
+    },
+    mutants={
+        "the distance is not halved": {"half": 1},
+        "the loss itself": {"linear": False},
+        "the slope is climbed": {"sign": -1},
+    },
+)
+def linearised(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    half: int = 2,
+    linear: bool = True,
+    sign: int = 1,
+) -> Sides:
+    """The loss's slope at the last state is all that the step knows of it."""
+    x = _draw(supply, d_k, d_v)
+    k, v, S, beta = (x[name] for name in ("k", "v", "S", "beta"))
+    new = delta_rule.step(x["q"], k, v, beta=beta, S=S)[1]
+
+    def loss(R: np.ndarray) -> Any:
+        return _square(R.T @ k - v) / 2
+
+    G = sign * slope(loss, S)
+
+    def cost(R: np.ndarray) -> Any:
+        pull = (G * R).sum() if linear else loss(R)
+        return _square(R - S) / half + beta * pull
+
+    return _away(cost, new, x["E"], _square(x["E"]) / half)
+
+
+def _printed_gated(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    x = _draw(supply, d_k, d_v)
+    new = _gated(x)
+    u = x["beta"] * (x["v"] - exp(x["decay"]) * x["S"].T @ x["k"])
+    letters = {r"\alpha": exp(x["decay"]), r"\beta": x["beta"], "u": u}
+    return Numbers(_letters(x, new) | letters)
+
+
+def _gated(x: dict[str, Any]) -> np.ndarray:
+    gates = {"log_decay": x["decay"], "beta": x["beta"]}
+    return gated_delta_rule.step(x["q"], x["k"], x["v"], **gates, S=x["S"])[1]
+
+
+@identity(
+    title="The gated delta rule stays near the faded state and answers towards the "
+    "error",
+    statement=r"u = \beta (v - \alpha S_0^\top k), \quad"
+    r" \lVert S_1 + E - \alpha S_0 \rVert^2 - 2 k^\top (S_1 + E) u ="
+    r" \lVert S_1 - \alpha S_0 \rVert^2 - 2 k^\top S_1 u + \lVert E \rVert^2",
+    source="yang2025gated, the online objective, with the step as ours",
+    citations=("yang2025gated",),
+    printed={STATEMENT: AsPrinted(numbers=_printed_gated)},
+    mutants={
+        "near the state that has not faded": {"near": 0},
+        "the error of the state that has not faded": {"erred": 0},
+        "the two is missing": {"two": 1},
+    },
+)
+def gated(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    near: int = 1,
+    erred: int = 1,
+    two: int = 2,
+) -> Sides:
+    """Both the distance and the error are those of the faded state."""
+    x = _draw(supply, d_k, d_v)
+    alpha, k = exp(x["decay"]), x["k"]
+    u = x["beta"] * (x["v"] - alpha**erred * x["S"].T @ k)
+
+    def cost(R: np.ndarray) -> Any:
+        return _square(R - alpha**near * x["S"]) - two * (R.T @ k) @ u
+
+    return _away(cost, _gated(x), x["E"], _square(x["E"]))
+
+
+def _printed_decay(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    x, shrink = _draw(supply, d_k, d_v), supply.rate("l", 1)[0]
+    letters = _letters(x, _read_first(x, shrink))
+    return Numbers(letters | {r"\beta": x["beta"], r"\lambda": shrink})
+
+
+def _read_first(x: dict[str, Any], shrink: Any) -> np.ndarray:
+    """Comba, asked at its key, where the state fades by 1 - beta lambda."""
+    fading = log(np.asarray(1 - x["beta"] * shrink))
+    gates = {"log_decay": fading, "p": x["k"], "beta": x["beta"], "correction": 0}
+    return comba.step(x["q"], x["k"], x["v"], **gates, S=x["S"])[1]
+
+
+@identity(
+    title="Gradient descent with weight decay errs before it fades",
+    statement=r"S_1 = S_0 - \beta \left(k (S_0^\top k - v)^\top + \lambda S_0\right) ="
+    r" (1 - \beta \lambda) S_0 + \beta k (v - S_0^\top k)^\top",
+    source="wang2025ttr, for the gated delta rule; the order is ours",
+    citations=("wang2025ttr", "hu2025comba"),
+    printed={STATEMENT: AsPrinted(numbers=_printed_decay)},
+    mutants={
+        "the gated delta rule, of the same rates": {"fade_first": True},
+        "the penalty is not halved": {"half": 1},
+        "the penalty alone": {"erred": 0},
+    },
+)
+def weight_decay(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    fade_first: bool = False,
+    half: int = 2,
+    erred: int = 1,
+) -> Sides:
+    """One step on the loss and half lambda times the squared weights."""
+    x, shrink = _draw(supply, d_k, d_v), supply.rate("l", 1)[0]
+    k, v, beta = x["k"], x["v"], x["beta"]
+
+    def loss(R: np.ndarray) -> Any:
+        return erred * _square(R.T @ k - v) / 2 + shrink * _square(R) / half
+
+    stepped = x["S"] - beta * slope(loss, x["S"])
+    if fade_first:
+        return stepped, _gated(x | {"decay": log(np.asarray(1 - beta * shrink))})
+    return stepped, _read_first(x, shrink)

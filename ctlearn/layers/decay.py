@@ -107,7 +107,9 @@ class NoDecay(Seen, Decay):
         """The rows."""
         return x
 
-    to_end = from_start
+    def to_end(self, y: Tensor) -> Tensor:
+        """The rows."""
+        return y
 
     def from_start_backward(
         self, x: Tensor, dx: Tensor
@@ -115,7 +117,9 @@ class NoDecay(Seen, Decay):
         """The rows' gradient."""
         return dx, None
 
-    to_end_backward = from_start_backward
+    def to_end_backward(self, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The rows' gradient."""
+        return dy, None
 
     def whole(self, n: int, S: Tensor) -> Tensor:
         """The state."""

@@ -6,8 +6,9 @@
 
 One beta no longer does both. With negative eigenvalues b, and b alone, goes up to 2.
 The transition (I - k (b * k)') Diag(alpha) is not symmetric: for unit keys its
-eigenvalues stay in [0, 1] but its norm may reach 2 / sqrt(3).
-[hatamizadeh2026; the norm is ours]
+eigenvalues stay in [0, 1] but its norm may reach 2 / sqrt(3), and where nothing decays
+two tokens in turn may multiply a state by 5/4, for ever.
+[hatamizadeh2026; the norm and the growth are ours]
 """
 
 import numpy as np

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 
 from ctlearn.identities.engine import STATEMENT, Sides, identity
-from ctlearn.identities.histories import letters, states, tokens
+from ctlearn.identities.histories import letters, omega_step, states, tokens
 from ctlearn.inner import Linear, Momentum
 from ctlearn.memory import decay_between
-from ctlearn.mixers import gated_delta_rule, omega_rule, rwkv7, titans
-from ctlearn.objectives import Fading
+from ctlearn.mixers import gated_delta_rule, rwkv7, titans
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp, minus_infinity
 from ctlearn.supplies import Supply
-from ctlearn.windows import Pairs, Replay
 
 Array = np.ndarray
 
@@ -317,19 +315,8 @@ def undecayed_erasure(
     }
 
 
-def _window(supply: Supply, C: int, d_k: int, d_v: int) -> tuple[Any, ...]:
-    """A window of pairs, and a linear memory before and after its last token."""
-    x, W = tokens(supply, C, d_k, d_v), supply.real("W", d_k, d_v)
-    x |= {"log_decay": supply.log_decay("a", C)}
-    older = Pairs(*(x[name][:-1] for name in ("k", "v", "beta")))
-    last = {name: a[-1:] for name, a in x.items()}
-    S = Replay(Fading.start(Linear(W)), older)
-    _, after = omega_rule.recurrent(**last, window=C, S=S)
-    return x, np.array([W, after.model.M.W])
-
-
 def _window_numbers(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
-    x, M = _window(supply, C, d_k, d_v)
+    x, M = omega_step(supply, C, d_k, d_v)
     greek = {r"\alpha": exp(x["log_decay"]), r"\gamma": x["beta"]}
     pairs = {"k": x["k"], "v": x["v"], "w": C, "M": Rows(M, first=C - 1)}
     return Numbers(greek | pairs, {"t": range(C, C + 1)})
@@ -376,7 +363,7 @@ def omega_slopes(
     factor: int = 2,
 ) -> dict[str, Sides]:
     """A loss is one number: what is printed is read as taking it off every entry."""
-    x, M = _window(supply, C, d_k, d_v)
+    x, M = omega_step(supply, C, d_k, d_v)
     alpha = exp(x["log_decay"][-1])
     k, v, gamma = (x[name][narrower:] for name in ("k", "v", "beta"))
     errors = k @ M[after] - v

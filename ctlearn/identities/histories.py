@@ -4,8 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from ctlearn.inner import Linear
+from ctlearn.mixers import omega_rule
+from ctlearn.objectives import Fading
 from ctlearn.printed import Numbers, Rows
 from ctlearn.supplies import Supply
+from ctlearn.windows import Pairs, Replay
 
 Array = np.ndarray
 
@@ -39,3 +43,16 @@ def letters(x: dict[str, Array], states: Array) -> Numbers:
     named = {greek.get(name, name): a for name, a in x.items() if name != "q"}
     T = len(x["k"])
     return Numbers(named | {"S": Rows(states, first=0)}, {"t": range(1, T + 1)})
+
+
+def omega_step(
+    supply: Supply, C: int, d_k: int, d_v: int, *, older: int = 0
+) -> tuple[dict[str, Array], Array]:
+    """Pairs of a window of C and older ones, and M before and after the last token."""
+    x, W = tokens(supply, C + older, d_k, d_v), supply.real("W", d_k, d_v)
+    x |= {"log_decay": supply.log_decay("a", C + older)}
+    before = Pairs(*(x[name][:-1] for name in ("k", "v", "beta")))
+    last = {name: a[-1:] for name, a in x.items()}
+    S = Replay(Fading.start(Linear(W)), before)
+    _, after = omega_rule.recurrent(**last, window=C, S=S)
+    return x, np.array([W, after.model.M.W])

@@ -66,6 +66,15 @@ def _shares(supply: Supply, d_k: int) -> Numbers:
     return Numbers(letters | {r"\beta": supply.rate("b", 1)[0]})
 
 
+def _full_step(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    """A unit key, a step of 1, and the state after it."""
+    _, v, _, S = token(supply, d_k, d_v)
+    k = supply.unit("k", 1, d_k)[0]
+    beta = k[0] ** 0
+    _, after = delta_rule.step(k, k, v, beta=beta, S=S)
+    return Numbers({"k": k, "v": v, r"\beta": beta, "S_1": after})
+
+
 PRINTED = {STATEMENT: AsPrinted(numbers=_written)}
 BOUNDED = ("rationals", "floats")
 
@@ -185,9 +194,10 @@ def answer(
 @identity(
     title="At a unit key a step of 1 returns the new value, whatever was there",
     kind="limit",
-    statement=r"\lVert k \rVert = \beta = 1 \;\Rightarrow\; S_1^\top k = v",
+    statement=r"k^\top k = \beta = 1, \qquad S_1^\top k = v",
     source=SOURCE,
     citations=("zhou2026beyond",),
+    printed={STATEMENT: AsPrinted(numbers=_full_step)},
     mutants={
         "the key is twice as long": {"longer": 2},
         "half a step": {"halve": 2},

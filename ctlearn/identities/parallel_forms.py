@@ -7,8 +7,8 @@ import numpy as np
 from ctlearn import memory
 from ctlearn.identities.delta_rule import sequence
 from ctlearn.identities.engine import STATEMENT, Identity, Sides, identity
-from ctlearn.mixers import delta_rule, rwkv7
-from ctlearn.printed import AsPrinted, Numbers, Rows
+from ctlearn.mixers import delta_rule
+from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import exp
 from ctlearn.supplies import Supply
 
@@ -44,7 +44,7 @@ def _chunk(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
 
 
 # why a sum over the tokens before may run to the token itself
-OWN = "the decay to just before a token is zero for its own write"
+OWN_IS_ZERO = "the decay to just before a token is zero for its own write"
 CHUNK = {STATEMENT: AsPrinted(numbers=_chunk)}
 
 
@@ -277,7 +277,9 @@ def _one_more(order: str, statement: str, read_first: bool) -> Identity:
                 numbers=numbers,
                 at={"symbols": {"C": 2, "d_k": 2, "d_v": 2}},
                 equivalent=(
-                    {"-1 → nothing (line 1, column 66)": OWN} if read_first else {}
+                    {"-1 → nothing (line 1, column 66)": OWN_IS_ZERO}
+                    if read_first
+                    else {}
                 ),
             )
         },
@@ -321,75 +323,6 @@ one_more_decay_first = _one_more("decay-first", _system(""), read_first=False)
 one_more_read_first = _one_more("read-first", _system("'"), read_first=True)
 
 
-def _goose_tokens(supply: Supply, C: int, d_k: int, d_v: int) -> dict[str, np.ndarray]:
-    x = {name: supply.real(name, C, d_k) for name in ("q", "k", "kappa")}
-    x |= {"v": supply.real("v", C, d_v), "a": supply.rate("w", C, d_k)}
-    return x | {"log_decay": supply.log_decay("a", C, d_k)}
-
-
-def _goose(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
-    """Tokens of RWKV-7, the package's states, and the answers at the removal keys."""
-    x, S = _goose_tokens(supply, C, d_k, d_v), supply.real("S", d_k, d_v)
-    states = [
-        rwkv7.recurrent(**{name: array[:t] for name, array in x.items()}, S=S)[1]
-        for t in range(C + 1)
-    ]
-    old = [S_t.T @ kappa for S_t, kappa in zip(states, x["kappa"], strict=False)]
-    between = memory.decay_between(x["log_decay"], x["k"])
-    letters = {"k": x["k"], "v": x["v"], "a": x["a"], r"\kappa": x["kappa"]}
-    letters |= {"r": np.array(old), r"\gamma'": between[:-1, 0], "D'": between[:-1, 1:]}
-    S_t = {"S": Rows(np.array(states), first=0)}
-    return Numbers(letters | S_t, {"t": range(1, C + 1)})
-
-
-@identity(
-    title="RWKV-7 in chunks is exact: its old answers solve a triangular system",
-    statement=r"r_t = S_{t-1}^\top \kappa_t, \qquad r_t = S_0^\top"
-    r" \mathrm{diag}(\gamma'_t) \kappa_t + \sum_{j=1}^{t-1}"
-    r" (\kappa_t^\top \mathrm{diag}(D'_{t,j}) k_j) v_j - \sum_{j=1}^{t-1}"
-    r" (\kappa_t^\top \mathrm{diag}(D'_{t,j}) (a_j \odot \kappa_j)) r_j",
-    source="ours; for diagonal plus low rank as peng2025goose has it",
-    citations=("peng2025goose",),
-    printed={
-        STATEMENT: AsPrinted(
-            numbers=_goose,
-            equivalent={
-                "-1 → nothing (line 1, column 101)": OWN,
-                "-1 → nothing (line 1, column 168)": OWN,
-            },
-        )
-    },
-    mutants={
-        "the memory gives up twice as much": {"change": "a"},
-        "the value is written twice": {"change": "v"},
-        "the decay squared": {"change": "log_decay"},
-        "the removal key is the write key": {"tied": True},
-    },
-    at={"symbols": {"C": 3, "d_v": 2}},
-)
-def diagonal_plus_low_rank(
-    supply: Supply,
-    C: int,
-    d_k: int,
-    d_v: int,
-    *,
-    change: str = "",
-    tied: bool = False,
-) -> dict[str, Sides]:
-    """No token, and C tokens from any state; kappa and a are free, of any length."""
-    x, S = _goose_tokens(supply, C, d_k, d_v), supply.real("S", d_k, d_v)
-    altered = x | {change: 2 * x[change]} if change else x
-    altered = altered | {"kappa": x["k"]} if tied else altered
-    none = {name: array[:0] for name, array in x.items()}
-    o, after = rwkv7.recurrent(**x, S=S)
-    o_chunk, after_chunk = rwkv7.parallel(**altered, S=S)
-    return {
-        "base": (rwkv7.recurrent(**none, S=S)[1], rwkv7.parallel(**none, S=S)[1]),
-        "step": (after, after_chunk),
-        "outputs": (o, o_chunk),
-    }
-
-
 def _gated(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
     """The triangular matrix with decay and without, and the decays from the start."""
     k, beta, v = supply.real("k", C, d_k), supply.rate("b", C), supply.real("v", C, d_v)
@@ -424,6 +357,20 @@ def conjugated(
     }
 
 
+def _with_and_without(k: np.ndarray, beta: np.ndarray, decay: Any) -> Sides:
+    """The matrix of two tokens with this decay between them, and that of none."""
+    D = np.array([[decay**0, 0 * decay], [decay, decay**0]])
+    return ut_transform(k, beta, D), ut_transform(k, beta)
+
+
+def _halved(supply: Supply) -> Numbers:
+    """Two tokens of one key, step size 1, and a decay of 1/2 between them."""
+    one = supply.positive("c", 1)[0] ** 0
+    ones = np.array([one, one])
+    T_g, T = _with_and_without(ones[:, None], ones, one / 2)
+    return Numbers({"T_g": T_g, "T": T, "V": ones[:, None]})
+
+
 @identity(
     title="U takes the matrix with the decay: without it half a value is lost",
     kind="counterexample",
@@ -431,6 +378,7 @@ def conjugated(
     r" \begin{pmatrix} 1 \\ 0 \end{pmatrix} = T V",
     source="ours; against: the matrix without decay will do, as it does for W",
     citations=("yang2025gated",),
+    printed={STATEMENT: AsPrinted(numbers=_halved, worlds=("rationals",))},
     worlds=("rationals",),
     mutants={
         "nothing decays": {"halves": 2},
@@ -444,7 +392,6 @@ def decay_is_needed(
     """Two tokens of one key and one value, step size 1, decay 1/2 at each."""
     one = supply.positive("c", 1)[0] ** 0
     k = np.array([[one, 0 * one], [overlap * one, (1 - overlap) * one]])
-    rates, v = np.array([beta * one, beta * one]), np.array([[one], [one]])
-    decay = halves * one / 2
-    D = np.array([[one, 0 * one], [decay, one]])
-    return ut_transform(k, rates, D) @ v, ut_transform(k, rates) @ v
+    v = np.array([[one], [one]])
+    T_g, T = _with_and_without(k, beta * v[:, 0], halves * one / 2)
+    return T_g @ v, T @ v

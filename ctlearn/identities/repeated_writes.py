@@ -128,12 +128,37 @@ def repeated_pair(
     return {"base": (first, S + share * error), "step": (new, S + after * error)}
 
 
+def _slanted(one: Any, cosine: Any) -> np.ndarray:
+    """Two unit keys with this cosine, 3/5, 0 or 1, whose sine is rational, too."""
+    sine = 4 * one / 5 if cosine == 3 * one / 5 else 1 - cosine
+    return np.array([[one, 0 * one], [cosine, sine]])
+
+
+def _passes(keys: np.ndarray, turns: tuple[int, ...]) -> np.ndarray:
+    """The state [2, 1] after these keys in turn, all of value 1 and step size 1."""
+    k = keys[list(turns)]
+    ones = k[:, :1] ** 0
+    return delta_rule.recurrent(k, k, ones, beta=ones[:, 0])[1]
+
+
+def _two_orders(supply: Supply) -> Numbers:
+    one = supply.positive("c", 1)[0] ** 0
+    k = _slanted(one, 3 * one / 5)
+    states = {
+        "S_1122": _passes(k, (0, 0, 1, 1)),
+        "S_1212": _passes(k, (0, 1, 0, 1)),
+    }
+    return Numbers(states | {"k": k, "v": np.array([one, one])})
+
+
 @identity(
     title="Repeating each write is not a second pass",
     kind="counterexample",
-    statement=r"\lvert 1 - k_1^\top S_{1 1 2 2} \rvert = \tfrac{6}{25} \ne"
-    r" \tfrac{54}{625} = \lvert 1 - k_1^\top S_{1 2 1 2} \rvert",
+    statement=r"k_1^\top k_2 = \tfrac{3}{5}, \qquad"
+    r" \lVert v_1 - S_{1122}^\top k_1 \rVert = \tfrac{6}{25} \ne \tfrac{54}{625}"
+    r" = \lVert v_1 - S_{1212}^\top k_1 \rVert",
     source="ours; against: writing a pair again helps to recall it",
+    printed={STATEMENT: AsPrinted(numbers=_two_orders, worlds=("rationals",))},
     worlds=("rationals",),
     mutants={
         "the second pass repeats in place": {"order": (0, 0, 1, 1)},
@@ -145,27 +170,33 @@ def repeating_is_no_pass(
     supply: Supply, *, order: tuple[int, ...] = (0, 1, 0, 1), cosine: Any = None
 ) -> Sides:
     """Two keys with cosine 3/5, both of value 1, step size 1: errors at the first."""
-    one = supply.positive("c", 1) ** 0
-    c = 3 * one / 5 if cosine is None else cosine * one
-    s = 4 * one / 5 if cosine is None else (1 - cosine) * one
-    keys = np.stack([np.concatenate([one, 0 * one]), np.concatenate([c, s])])
+    one = supply.positive("c", 1)[0] ** 0
+    repeated, passed = (0, 0, 1, 1), order
+    keys = _slanted(one, 3 * one / 5 if cosine is None else cosine * one)
+    errors = [1 - _passes(keys, turns).T @ keys[0] for turns in (repeated, passed)]
+    return np.abs(errors[0]), np.abs(errors[1])
 
-    def error(turns: tuple[int, ...]) -> np.ndarray:
-        k = keys[list(turns)]
-        ones = k[:, :1] ** 0
-        S = delta_rule.recurrent(k, k, ones, beta=ones[:, 0])[1]
-        return np.abs(1 - S.T @ keys[0])
 
-    return error((0, 0, 1, 1)), error(order)
+def _grown(one: np.ndarray, halves: int, T: int) -> np.ndarray:
+    """What T tokens of value zero leave of a state of 1 [1, 1], at one key of 1."""
+    k = np.repeat(one, T, axis=0)
+    return _left(k, halves * k[:, 0] / 2, one)
+
+
+def _growing(supply: Supply) -> Numbers:
+    one = supply.positive("c", 1, 1) ** 0
+    letters = {"k": one, r"\beta": 5 * one[0, 0] / 2, "S_0": one}
+    return Numbers(letters | {"S_12": _grown(one, 5, 12)})
 
 
 @identity(
     title="A step size of 5/2 makes a memory of nothing grow",
     kind="counterexample",
-    statement=r"\beta k^\top k = \tfrac{5}{2} \;\Rightarrow\;"
+    statement=r"\beta k^\top k = \tfrac{5}{2}, \qquad"
     r" \lVert S_{12} \rVert = \left(\tfrac{3}{2}\right)^{12} \lVert S_0 \rVert"
-    r" \approx 130 \lVert S_0 \rVert",
+    r" > 129 \lVert S_0 \rVert",
     source="ours; against: a step down the slope does no harm",
+    printed={STATEMENT: AsPrinted(numbers=_growing, worlds=("rationals",))},
     worlds=("rationals",),
     mutants={
         "a step size of 2": {"halves": 4},
@@ -176,8 +207,7 @@ def repeating_is_no_pass(
 def blow_up(supply: Supply, *, halves: int = 5, T: int = 12) -> Sides:
     """One key in one dimension, twelve tokens of value zero, from a state of 1."""
     one = supply.positive("c", 1, 1) ** 0
-    k = np.repeat(one, T, axis=0)
-    return np.abs(_left(k, halves * k[:, 0] / 2, one)), one
+    return np.abs(_grown(one, halves, T)), one
 
 
 @identity(
@@ -326,6 +356,7 @@ def projection(
         "a state that answers otherwise": {"free": 0},
         "the distance to the new state": {"start": 0},
     },
+    at={"symbols": {"d_v": 2}},
 )
 def least_change(
     supply: Supply,

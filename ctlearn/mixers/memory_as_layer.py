@@ -26,13 +26,13 @@ from ctlearn.supplies import Supply
 
 
 class State(NamedTuple):
-    """Titans' memory, and the key-value cache of what attention still sees."""
+    """A memory that learns by mini-batches, and the cache of what attention sees."""
 
-    memory: Momentum
+    memory: Any
     cache: Cache
 
     @classmethod
-    def start(cls, memory: Momentum, d_k: int, d_v: int) -> "State":
+    def start(cls, memory: Any, d_k: int, d_v: int) -> "State":
         """That memory and an empty cache, for keys and values of these lengths."""
         K, V = (np.zeros((0, d), dtype=memory.seen.dtype) for d in (d_k, d_v))
         return cls(memory, Cache(K, V))
@@ -43,13 +43,21 @@ class State(NamedTuple):
         return self.memory.seen
 
 
-def begin(k: np.ndarray, v: np.ndarray, S: State | None) -> State:
-    """A copy of S, or a linear memory that knows nothing and an empty cache."""
+def begin_with(memory: Callable, k: Any, v: Any, S: State | None) -> State:
+    """A copy of S, or what `memory(k, v, None)` begins with and an empty cache."""
     if not isinstance(S, State | None):
         raise TypeError(f"S: expected a State(memory, cache), got {type(S).__name__}")
-    memory, cache = (None, None) if S is None else S
-    memory = inner.begun(Momentum, k, v, memory, (Linear, Perceptron))
-    return State(memory, initial_cache(k, v, cache))
+    known, cache = (None, None) if S is None else S
+    return State(memory(k, v, known), initial_cache(k, v, cache))
+
+
+def begin(k: np.ndarray, v: np.ndarray, S: State | None) -> State:
+    """A copy of S, or a linear memory that knows nothing and an empty cache."""
+    return begin_with(_begin_memory, k, v, S)
+
+
+def _begin_memory(k: np.ndarray, v: np.ndarray, S: Momentum | None) -> Momentum:
+    return inner.begun(Momentum, k, v, S, (Linear, Perceptron))
 
 
 def _layers(memory: Callable, attention: Callable) -> Callable:

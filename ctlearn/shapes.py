@@ -498,6 +498,14 @@ _SYMBOLS = (
         meaning="what an answer and its gate are stretched by once normed, [2, d_v]",
     ),
     Symbol(
+        name="zeta",
+        tex="\\zeta_t",
+        shapes=(("T", "d_v"),),
+        role="rate",
+        meaning="how much of an answer, once normed, is added to another's",
+        elsewhere="ttt_scale times the gain of ttt_norm (LaCT)",
+    ),
+    Symbol(
         name="muon",
         tex="c_j",
         role="rate",

@@ -64,15 +64,24 @@ def commutator(
     )
 
 
+def _halving(supply: Supply) -> Numbers:
+    """A key between two channels, of which the second halves."""
+    one = supply.positive("c", 1)[0] ** 0
+    alpha, k = np.array([one, one / 2]), np.array([3 * one, 4 * one]) / 5
+    return Numbers({"k": k, r"\alpha": alpha})
+
+
 @identity(
     title="With a rate for each channel the two orders are two mechanisms",
     kind="counterexample",
-    statement=r"k = \tfrac{1}{5} (3, 4), \; \alpha = (1, \tfrac{1}{2}), \; \beta = 1:"
-    r" \quad \mathrm{Diag}(\alpha) (I - k k^\top) - (I - k k^\top)"
-    r" \mathrm{Diag}(\alpha) = \tfrac{6}{25}"
-    r" \begin{pmatrix} 0 & -1 \\ 1 & 0 \end{pmatrix} \ne 0",
+    statement=r"k = \frac{1}{5} \begin{pmatrix} 3 \\ 4 \end{pmatrix}, \qquad"
+    r" \mathrm{Diag}(\alpha) = \begin{pmatrix} 1 & 0 \\ 0 & \frac{1}{2} \end{pmatrix},"
+    r" \qquad \mathrm{Diag}(\alpha) (I - k k^\top) - (I - k k^\top)"
+    r" \mathrm{Diag}(\alpha) = \frac{6}{25}"
+    r" \begin{pmatrix} 0 & -1 \\ 1 & 0 \end{pmatrix}",
     source="ours; against: the order of a gate and an erasure is a convention",
     citations=("kimi2025",),
+    printed={STATEMENT: AsPrinted(numbers=_halving, worlds=("rationals",))},
     worlds=("rationals",),
     mutants={
         "the channels fade alike": {"second": 2},
@@ -88,8 +97,9 @@ def orders_differ(
     beta: int = 1,
 ) -> Sides:
     """The unit matrix faded and erased in both orders."""
-    one = supply.positive("c", 1)[0] ** 0
-    alpha = np.array([one, second * one / 2])
+    x = _halving(supply).letters
+    one = x["k"][0] ** 0
+    alpha = np.array([one, second * x[r"\alpha"][1]])
     k = np.array([one * x for x in key]) / (5 if key[1] else 1)
     unit = np.eye(2, dtype=int) * one
     return alpha[:, None] * _after(alpha**0, k, beta, unit), _after(

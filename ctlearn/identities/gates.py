@@ -273,13 +273,24 @@ def rows_are_no_columns(
     return after, S * alpha
 
 
+def _tied(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """Values, gates, keys that are what is forgotten, and the memory after all."""
+    x, log_decay = _tokens(supply, T, d_k, d_v), supply.log_decay("g", T, d_k)
+    k = 1 - exp(log_decay)
+    _, S = gated_linear_attention.recurrent(x["q"], k, x["v"], log_decay=log_decay)
+    letters = {"S": S, "v": x["v"], "k": k, r"\alpha": exp(log_decay)}
+    sizes = {"t": T, "c": d_k, "d": d_v}
+    return Numbers(letters, {name: range(1, n + 1) for name, n in sizes.items()})
+
+
 @identity(
     title="Memory with a tied gate holds no more than the largest value it was shown",
     kind="bound",
-    statement=r"\max_{c,d} \lvert S_{t,c,d} \rvert \le \max_{j \le t, d}"
-    r" \lvert v_{j,d} \rvert \quad (S_0 = 0, \; k_t = 1 - \alpha_t)",
+    statement=r"\max_{c,d} \lvert S_{c,d} \rvert \le \max_{t,d} \lvert v_{t,d} \rvert,"
+    r" \qquad k_{t,c} = 1 - \alpha_{t,c}",
     source="ours; qin2024 ties the gate",
     citations=("qin2024",),
+    printed={STATEMENT: AsPrinted(numbers=_tied, worlds=("rationals", "floats"))},
     worlds=("rationals", "floats"),
     mutants={
         "the key is not tied": {"tied": False},

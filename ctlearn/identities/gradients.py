@@ -289,14 +289,35 @@ def _through_rwkv7(x: Inputs) -> Any:
     return (x["dS"] * rwkv7.step(**given)[1]).sum()
 
 
+def _rwkv7_token(supply: Supply, d_k: int, d_v: int) -> Inputs:
+    x = {name: supply.real(name, d_k) for name in ("q", "k", "kappa")}
+    x |= {"v": supply.real("v", d_v), "a": supply.rate("w", d_k)}
+    x |= {"alpha": supply.rate("g", d_k), "S": supply.real("S", d_k, d_v)}
+    return x | {"dS": supply.real("Y", d_k, d_v)}
+
+
+def _rwkv7_slopes(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    """Token 1, the state before it, and the loss's slopes, under a bar."""
+    x = _rwkv7_token(supply, d_k, d_v)
+    letters: dict[str, Any] = {r"\mathbf{1}": x["v"] ** 0, "S": Rows(x["S"][None], 0)}
+    letters[r"\bar{S}"] = Rows(np.array([along(_through_rwkv7, x, "S"), x["dS"]]), 0)
+    for name in ("alpha", "kappa", "a", "v", "k"):
+        letter = "\\" * (len(name) > 1) + name
+        letters[letter] = x[name][None]
+        letters[rf"\bar{{{letter}}}"] = along(_through_rwkv7, x, name)[None]
+    return Numbers(letters, {"t": range(1, 2)})
+
+
 @identity(
     title="Backwards through a token of RWKV-7",
     statement=r"\bar{S}_{t-1} = \mathrm{Diag}(\alpha_t) \bar{S}_t"
     r" - \kappa_t (a_t \odot \kappa_t)^\top \bar{S}_t, \qquad"
-    r" \bar{a}_t = -\kappa_t \odot \bar{S}_t S_{t-1}^\top \kappa_t, \qquad"
-    r" \bar{\alpha}_t = (\bar{S}_t \odot S_{t-1}) \mathbf{1}",
+    r" \bar{a}_t = -\kappa_t \odot (\bar{S}_t S_{t-1}^\top \kappa_t), \qquad"
+    r" \bar{\alpha}_t = (\bar{S}_t \odot S_{t-1}) \mathbf{1}, \qquad"
+    r" \bar{v}_t = \bar{S}_t^\top k_t",
     source="ours; the chain rule",
     citations=("peng2025goose",),
+    printed={STATEMENT: AsPrinted(numbers=_rwkv7_slopes)},
     mutants={
         "the transition is not transposed": {"turned": False},
         "the old answer at the write key": {"own_key": True},
@@ -313,10 +334,8 @@ def reverse_rwkv7(
     faded: bool = True,
 ) -> dict[str, Sides]:
     """One token before any slope of the state; what is asked adds q do', as above."""
-    x = {name: supply.real(name, d_k) for name in ("q", "k", "kappa")}
-    x |= {"v": supply.real("v", d_v), "a": supply.rate("w", d_k)}
-    x |= {"alpha": supply.rate("g", d_k), "S": supply.real("S", d_k, d_v)}
-    x["dS"] = G = supply.real("Y", d_k, d_v)
+    x = _rwkv7_token(supply, d_k, d_v)
+    G = x["dS"]
     kappa, given_up = x["k"] if own_key else x["kappa"], x["a"] * x["kappa"]
     left, right = (kappa, given_up) if turned else (given_up, kappa)
     told = {

@@ -84,6 +84,7 @@ def _plane(supply: Supply) -> Numbers:
         "the reflections in the other order": {"order": -1},
         "writes of strength 1": {"beta": 1},
     },
+    at={"symbols": {"d_v": 1}},
 )
 def rotation(
     supply: Supply,
@@ -101,36 +102,40 @@ def rotation(
     return _through(k[::order], rates, S), (turn if single else turn @ turn) @ S
 
 
-def _turns(supply: Supply) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine and sine of half of two turns, each the pair of keys that makes it."""
-    return supply.unit("a", 1, 2)[0], supply.unit("b", 1, 2)[0]
+def _three_turns(supply: Supply) -> Numbers:
+    """The second keys of three turns, of which the last is the sum of two."""
+    a, b = supply.unit("a", 1, 2)[0], supply.unit("b", 1, 2)[0]
+    c = np.array([a[0] * b[0] - a[1] * b[1], a[1] * b[0] + a[0] * b[1]])
+    e = np.array([a[0] ** 0, 0 * a[0]])
+    J = np.diag([-e[0], e[0]])
+    return Numbers({"a": a, "b": b, "c": c, "e": e, "J": J})
 
 
 @identity(
     title="Turns add, so two reflections a token count modulo any number",
-    statement=r"R(\theta) R(\theta') = R(\theta + \theta')",
+    statement=r"J = I - 2 e e^\top, \qquad c_1 = a_1 b_1 - a_2 b_2, \qquad"
+    r" c_2 = a_2 b_1 + a_1 b_2, \qquad"
+    r" (I - 2 b b^\top) J (I - 2 a a^\top) J = (I - 2 c c^\top) J",
     source="siems2025, in secondary reading; elementary",
     citations=("siems2025",),
+    printed={STATEMENT: AsPrinted(numbers=_three_turns)},
     mutants={
         "the turns are taken from one another": {"sign": -1},
         "the second turn is lost": {"second": 0},
         "one reflection a token": {"steps": 1},
     },
+    at={"symbols": {"d_v": 1}},
 )
 def turns_add(
     supply: Supply, d_v: int, *, sign: int = 1, second: int = 1, steps: int = 2
 ) -> Sides:
     """Two tokens, against one whose second key stands at the sum of the half turns."""
-    (c, s), (p, r) = _turns(supply)
-    S = supply.real("S", 2, d_v)
-    along = np.array([c**0, 0 * c])
-    rates = 2 * np.array([c**0, c**0])
-    first, other = np.array([along, [c, s]]), np.array([along, [p, sign * r]])
-    both = np.array([along, [c * p - s * r, s * p + c * r]])
-    rates_now = rates[:steps]
-    now = _through(first[:steps], rates_now, S)
-    now = _through(other[:steps], second * rates_now, now)
-    return now, _through(both[:steps], rates_now, S)
+    x, S = _three_turns(supply).letters, supply.real("S", 2, d_v)
+    other = np.array([x["b"][0], sign * x["b"][1]])
+    first, then, both = (np.array([x["e"], y])[:steps] for y in (x["a"], other, x["c"]))
+    rates = np.array([2 * x["e"][0]] * steps)
+    now = _through(then, second * rates, _through(first, rates, S))
+    return now, _through(both, rates, S)
 
 
 def _units(supply: Supply, N: int) -> Numbers:
@@ -229,13 +234,21 @@ def _rank(M: np.ndarray) -> int:
     return int(sympy.Matrix(M).rank())
 
 
+def _writes(supply: Supply, N: int) -> Numbers:
+    """Writes in four channels, and a permutation of five with two cycles."""
+    letters = {"k": supply.real("k", N, 4), r"\beta": supply.rate("b", N), "N": N}
+    P = np.eye(5, dtype=int)[[1, 2, 0, 4, 3]] * supply.positive("c", 1)[0] ** 0
+    return Numbers(letters | {"P": P, "n": 5, "c": 2})
+
+
 @identity(
     title="A permutation takes n less its cycles of reflections, no fewer",
     kind="bound",
-    statement=r"n - c(\sigma) = \operatorname{rank}(P_\sigma - I) \le N"
-    r" \quad\text{if } P_\sigma = \prod_{j=1}^{N} (I - \beta_j k_j k_j^\top)",
+    statement=r"\operatorname{rank}\left(\prod_{j=1}^{N} (I - \beta_j k_j k_j^\top)"
+    r" - I\right) \le N, \qquad \operatorname{rank}(P - I) = n - c",
     source="ours; elementary. Fewer can do on states other than the permuted ones",
     citations=("siems2025",),
+    printed={STATEMENT: AsPrinted(numbers=_writes, worlds=("rationals",))},
     worlds=("rationals",),
     mutants={
         "one reflection fewer": {"spare": 1},
@@ -316,13 +329,21 @@ def no_negative_eigenvalue(
     return parts
 
 
+def _sixty_degrees(supply: Supply) -> Numbers:
+    """Unit keys at 0, 60 and 120 degrees."""
+    one = supply.positive("c", 1)[0] ** 0
+    half, high = one / 2, sqrt(3 * one) / 2
+    return Numbers({"k": np.array([[one, 0 * one], [half, high], [-half, high]])})
+
+
 @identity(
     title="Three writes up to strength 1 can turn a vector round, at an eighth",
     kind="counterexample",
-    statement=r"\operatorname{tr}\big((I - k_3 k_3^\top) (I - k_2 k_2^\top)"
-    r" (I - k_1 k_1^\top)\big) = -\tfrac{1}{8} < 0",
+    statement=r"\operatorname{tr}\left((I - k_3 k_3^\top) (I - k_2 k_2^\top)"
+    r" (I - k_1 k_1^\top)\right) = -\frac{1}{8} < 0",
     source="ours; against: without negative eigenvalues no product has one",
     citations=("grazzi2025",),
+    printed={STATEMENT: AsPrinted(numbers=_sixty_degrees, worlds=("rationals",))},
     worlds=("rationals",),
     mutants={
         "two writes": {"writes": 2},
@@ -335,11 +356,8 @@ def three_projections(supply: Supply, *, writes: int = 3, third: int = 2) -> Sid
 
     The product has rank one, so its trace is its eigenvalue.
     """
-    one = supply.positive("c", 1)[0] ** 0
-    half, high = one / 2, sqrt(3 * one) / 2
-    keys = np.array([[one, 0 * one], [half, high], [-half, high]])
-    k = keys[[0, 1, third]][:writes]
-    unit = np.eye(2, dtype=int) * one
+    k = _sixty_degrees(supply).letters["k"][[0, 1, third]][:writes]
+    unit = np.eye(2, dtype=int) * k[0, 0] ** 0
     whole: Any = delta_rule.recurrent(k, k, 0 * k, beta=k[:, 0] ** 0, S=unit)[1]
     trace = np.array([np.trace(whole)])
     return trace, abs(trace)

@@ -247,14 +247,23 @@ def _third(one: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return k, np.array([one, 0 * one]), np.array([one, -sqrt(2 * one)])
 
 
+def _stretched(supply: Supply) -> Numbers:
+    """The same, by the letters of both mechanisms, and what grows most by RWKV-7."""
+    k, b, x = _third(supply.positive("c", 1)[0] ** 0)
+    y = x * np.array([1, 2])
+    return Numbers({"k": k, r"\kappa": k, "b": b, "a": b, "x": x, "y": y})
+
+
 @identity(
     title="One token of gated delta rule 2 can stretch what it meets",
     kind="counterexample",
-    statement=r"k = \tfrac{1}{\sqrt 3} (1, \sqrt 2), \; b = (1, 0), \;"
-    r" x = (1, -\sqrt 2): \quad \lVert (I - k (b \odot k)^\top) x \rVert^2 = 4 \ne 3"
-    r" = \lVert x \rVert^2",
+    statement=r"k = \frac{1}{\sqrt{3}} \begin{pmatrix} 1 \\ \sqrt{2} \end{pmatrix},"
+    r" \quad b = \begin{pmatrix} 1 \\ 0 \end{pmatrix}, \quad"
+    r" x = \begin{pmatrix} 1 \\ -\sqrt{2} \end{pmatrix}, \quad"
+    r" \lVert (I - k (b \odot k)^\top) x \rVert^2 = 4 \ne 3 = \lVert x \rVert^2",
     source="ours; against: eigenvalues in [0, 1] stretch nothing",
     citations=("hatamizadeh2026",),
+    printed={STATEMENT: AsPrinted(numbers=_stretched, worlds=("rationals",))},
     worlds=("rationals",),
     mutants={
         "a reflection: both channels, at 2": {"second": 1},
@@ -275,11 +284,15 @@ def stretches(
 @identity(
     title="So can one token of RWKV-7 that does not decay",
     kind="counterexample",
-    statement=r"\kappa = \tfrac{1}{\sqrt 3} (1, \sqrt 2), \; a = (1, 0), \;"
-    r" x = (1, -2 \sqrt 2): \quad \lVert (I - (a \odot \kappa) \kappa^\top) x"
-    r" \rVert^2 = 12 \ne 9 = \lVert x \rVert^2",
+    statement=r"\kappa = \frac{1}{\sqrt{3}}"
+    r" \begin{pmatrix} 1 \\ \sqrt{2} \end{pmatrix}, \quad"
+    r" a = \begin{pmatrix} 1 \\ 0 \end{pmatrix}, \quad"
+    r" y = \begin{pmatrix} 1 \\ -2 \sqrt{2} \end{pmatrix}, \quad"
+    r" \lVert (I - (a \odot \kappa) \kappa^\top) y \rVert^2 = 12 \ne 9"
+    r" = \lVert y \rVert^2",
     source="ours; against: a rate of giving up in [0, 1] stretches nothing",
     citations=("peng2025goose",),
+    printed={STATEMENT: AsPrinted(numbers=_stretched, worlds=("rationals",))},
     worlds=("rationals",),
     mutants={
         "nothing is given up": {"rate": 0},

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.identities.engine import STATEMENT, Sides, identity
+from ctlearn.identities.slopes import slope, squared
 from ctlearn.mixers import delta_rule
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.supplies import Supply
@@ -104,23 +105,13 @@ def gradient(
     late: bool = False,
     turned: bool = False,
 ) -> Sides:
-    """What the reference writes, over -beta, against the loss's slope entry by entry.
-
-    The loss is quadratic: half the difference one step either way is its slope.
-    """
+    """What the reference writes, over -beta, against the loss's slope."""
     k, v, beta, S = token(supply, d, d)
     _, after = delta_rule.step(k, k, v, beta=beta, S=S)
     at = after if late else S
 
-    def loss(S: np.ndarray) -> Any:
-        return ((S.T @ k - v) ** 2).sum()
-
-    slope = np.empty_like(S)
-    for entry in np.ndindex(S.shape):
-        away = 0 * S
-        away[entry] = away[entry] + 1
-        slope[entry] = (loss(at + away) - loss(at - away)) / (2 * half)
-    return sign * (S - after) / beta, slope.T if turned else slope
+    found = slope(lambda S: squared(S, k, v) / half, at)
+    return sign * (S - after) / beta, found.T if turned else found
 
 
 def _step_free(*, keep: int = 1, erase: int = 1, turned: bool = False) -> Sides:
@@ -164,6 +155,16 @@ def one_step(
     return delta_rule.step(k, k, v, beta=beta, S=S)[1], right
 
 
+def _answer_free(*, fade: int = 1, halve: int = 1) -> Sides:
+    import sympy
+
+    k, kt, vt, S = sympy.symbols("k k^T v^T S", commutative=False)
+    beta = sympy.Symbol("beta")
+    share = beta * kt * k / halve
+    after = S + beta * k * (vt - kt * S)
+    return kt * after, (1 - fade * share) * kt * S + share * vt
+
+
 @identity(
     title="Asked at its key, the memory has moved towards the value by beta k'k",
     statement=r"S_1^\top k = (1 - \beta k^\top k) S_0^\top k + \beta k^\top k v",
@@ -174,6 +175,7 @@ def one_step(
         "the old answer stays": {"fade": 0},
         "a mean of the two answers": {"halve": 2},
     },
+    free=_answer_free,
 )
 def answer(
     supply: Supply,
@@ -326,6 +328,16 @@ def characteristic_polynomial(
     return np.array([left]), np.array([(lam - 1) ** (d_k - 1 + spare) * last])
 
 
+def _length_free(*, second: int = 1) -> Sides:
+    import sympy
+
+    k, kt, x, xt = sympy.symbols("k k^T x x^T", commutative=False)
+    beta = sympy.Symbol("beta")
+    write = 1 - beta * k * kt
+    erased = beta * xt * k * (2 - second * beta * kt * k) * kt * x
+    return xt * write * write * x, xt * x - erased
+
+
 @identity(
     title="How much shorter a write makes what it meets",
     statement=r"\lVert (I - \beta k k^\top) u \rVert^2 ="
@@ -336,6 +348,7 @@ def characteristic_polynomial(
         "as if every key were a unit vector": {"unit": True},
         "the first order alone": {"second": 0},
     },
+    free=_length_free,
 )
 def length(supply: Supply, d_k: int, *, unit: bool = False, second: int = 1) -> Sides:
     """So it stretches nothing exactly where beta k'k is at most 2."""

@@ -231,6 +231,17 @@ def _printed_orders(supply: Supply, d_k: int, d_v: int) -> Numbers:
     return Numbers(x | rates | {"S": supply.real("S", d_k, d_v)})
 
 
+def _bridge_free(*, rate_power: int = -1, value_power: int = 1) -> Sides:
+    import sympy
+
+    S, k, kt, vt = sympy.symbols("S k k^T v^T", commutative=False)
+    alpha, beta = sympy.symbols("alpha beta", positive=True)
+    rate = beta * alpha**rate_power
+    read_first = (alpha - beta * k * kt) * S + beta * k * vt
+    decay_first = alpha * (1 - rate * k * kt) * S
+    return read_first, decay_first + rate * k * alpha**value_power * vt
+
+
 @identity(
     title="Reading first is decaying first with rescaled rates and values",
     statement=(
@@ -246,6 +257,7 @@ def _printed_orders(supply: Supply, d_k: int, d_v: int) -> Numbers:
         "rates not rescaled": {"rate_power": 0},
         "rates rescaled the wrong way": {"rate_power": 1},
     },
+    free=_bridge_free,
     at={"symbols": {"T": 2}},
 )
 def order_bridge(

@@ -1,4 +1,4 @@
-"""Triangular inverses: doubling, blocks, and the key that makes powers explode."""
+"""Triangular inverses: doubling, blocks, Newton, and a key whose powers explode."""
 
 from math import comb
 
@@ -105,6 +105,48 @@ def blocks(
         "corner": (whole[half:, :half], corner),
         "one row": (triangular_inverse.by_blocks(L, 1), whole),
         "two rows": (triangular_inverse.by_blocks(L, 2), whole),
+    }
+
+
+def _guess(supply: Supply, d: int) -> Numbers:
+    return Numbers({"A": supply.real("A", d, d), "X": supply.real("X", d, d)})
+
+
+def _newton_free(*, twice: int = 2) -> Sides:
+    import sympy
+
+    A, X = sympy.symbols("A X", commutative=False)
+    return 1 - A * X * (twice - A * X), (1 - A * X) * (1 - A * X)
+
+
+@identity(
+    title="A step of Newton's iteration squares what is left over",
+    statement=r"I - A X (2 I - A X) = (I - A X)^2",
+    source="Newton and Schulz; elementary",
+    printed={STATEMENT: AsPrinted(numbers=_guess)},
+    mutants={
+        "3 in the place of 2": {"twice": 3},
+        "1 in the place of 2": {"twice": 1},
+        "one step too few": {"late": 1},
+    },
+    free=_newton_free,
+    at={"symbols": {"C": 5}, "rationals": {"C": 6}, "floats": {"C": 8}},
+)
+def newton(
+    supply: Supply, C: int, *, twice: int = 2, late: int = 0
+) -> dict[str, Sides]:
+    """Of any guess, and of I - L, which is exact after log2 C - 1 steps."""
+    A, X = supply.real("A", 2, 2), supply.real("X", 2, 2)
+    unit = np.eye(2, dtype=A.dtype)
+    left = unit - A @ X
+    L = np.tril(supply.real("L", C, C), -1)
+    steps = (C - 1).bit_length() - 1 - late
+    return {
+        "any guess": (unit - A @ X @ (twice * unit - A @ X), left @ left),
+        "I - L": (
+            triangular_inverse.by_newton(L, steps),
+            triangular_inverse.by_substitution(L),
+        ),
     }
 
 

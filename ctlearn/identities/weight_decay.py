@@ -6,20 +6,11 @@ import numpy as np
 
 from ctlearn.identities.delta_rule import token
 from ctlearn.identities.engine import STATEMENT, Sides, identity
+from ctlearn.identities.slopes import slope
 from ctlearn.mixers import comba, gated_delta_rule, gated_linear_attention
 from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import exp, log
 from ctlearn.supplies import Supply
-
-
-def _slope(loss: Any, S: np.ndarray) -> np.ndarray:
-    """The slope of a quadratic loss, entry by entry: half of a step either way."""
-    slope = np.empty_like(S)
-    for entry in np.ndindex(S.shape):
-        away = 0 * S
-        away[entry] = away[entry] + 1
-        slope[entry] = (loss(S + away) - loss(S - away)) / 2
-    return slope
 
 
 def _printed(supply: Supply, d_k: int, d_v: int) -> Numbers:
@@ -38,6 +29,15 @@ def _printed(supply: Supply, d_k: int, d_v: int) -> Numbers:
 PRINTED = {STATEMENT: AsPrinted(numbers=_printed)}
 
 
+def _forgetting_free(*, write: int = 1, sign: int = 1) -> Sides:
+    import sympy
+
+    S, k, vt = sympy.symbols("S k v^T", commutative=False)
+    eta, lam = sympy.symbols("eta lambda")
+    left = (1 - eta * lam) * S + eta**write * k * vt
+    return left, S - eta * (sign * lam * S - k * vt)
+
+
 @identity(
     title="Forgetting is a step down half the squared length of the state",
     statement=r"S_0 - \eta (\lambda S_0 - k v^\top) ="
@@ -50,6 +50,7 @@ PRINTED = {STATEMENT: AsPrinted(numbers=_printed)}
         "the write is not scaled by the step": {"write": 0},
         "the state grows": {"sign": -1},
     },
+    free=_forgetting_free,
 )
 def forgetting_is_a_step(
     supply: Supply,
@@ -70,7 +71,7 @@ def forgetting_is_a_step(
 
     written = {"log_decay": log(alpha), "S": S}
     _, after = gated_linear_attention.step(k, k, eta**write * v, **written)
-    return after, S - eta * _slope(loss, S)
+    return after, S - eta * slope(loss, S)
 
 
 @identity(
@@ -108,7 +109,7 @@ def nearest_shorter(
         return away + lam * (new * new).sum() - 2 * (new.T @ k) @ v
 
     _, after = gated_linear_attention.step(k, k, share * v, log_decay=log(alpha), S=S)
-    return _slope(loss, after), 0 * S
+    return slope(loss, after), 0 * S
 
 
 @identity(
@@ -146,7 +147,18 @@ def linearised(
     def loss(new: np.ndarray) -> Any:
         return ((new - alpha**about * S) ** 2).sum() - times * (new.T @ k) @ u
 
-    return _slope(loss, after), 0 * S
+    return slope(loss, after), 0 * S
+
+
+def _regularised_free(*, decay_first: bool = False) -> Sides:
+    import sympy
+
+    S, k, kt, vt = sympy.symbols("S k k^T v^T", commutative=False)
+    eta, lam = sympy.symbols("eta lambda")
+    kept = 1 - eta * lam
+    erased = eta * k * kt * (kept if decay_first else 1)
+    left = S - eta * (k * (kt * S - vt) + lam * S)
+    return left, (kept - erased) * S + eta * k * vt
 
 
 @identity(
@@ -161,6 +173,7 @@ def linearised(
         "the squared length is not halved": {"half": 1},
         "the error is not halved": {"error_half": 1},
     },
+    free=_regularised_free,
 )
 def regularised_regression(
     supply: Supply,
@@ -185,4 +198,4 @@ def regularised_regression(
         _, after = gated_delta_rule.step(k, k, v, **given)
     else:
         _, after = comba.step(k, k, v, p=k, correction=0, **given)
-    return after, S - eta * _slope(loss, S)
+    return after, S - eta * slope(loss, S)

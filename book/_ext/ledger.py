@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 # the letter of "d_k = 2" or "T ≤ 5", and one that ends a clause: "induction over T"
 SIZE = re.compile(r"\b([A-Za-z])(?:_([a-z]))?(?= [=≤] \d|[,;]|$)")
+ROOT = Path(__file__).resolve().parents[2]
 # where the code of the checks lies; the page says so once
 FOLDER = "ctlearn/identities/"
 COLUMNS = ("Statement", "Kind", "How it was checked", "Mutants", "Seconds", "Where")
@@ -48,9 +49,26 @@ def _read(file: Path, _changed: int) -> list[dict[str, Any]]:
     return json.loads(file.read_text(encoding="utf-8"))["entries"]
 
 
-def anchor(name: str) -> str:
-    """The id of an entry on the ledger page."""
-    return "ledger-" + nodes.make_id(name)
+def anchor(name: str, page: str = "ledger") -> str:
+    """The id of an entry on the page of all, or of errata."""
+    return f"{page}-{nodes.make_id(name)}"
+
+
+def math(tex: str) -> str:
+    """A displayed formula in Markdown."""
+    return f"$$\n{tex}\n$$"
+
+
+def source_page(file: str) -> str:
+    """The page that shows a file of the checks."""
+    return f"checks/{Path(file).stem}"
+
+
+def source_link(env: BuildEnvironment, entry: dict[str, Any]) -> str:
+    """From the page being read to the line of an entry's check."""
+    builder = env.app.builder
+    uri = builder.get_relative_uri(env.docname, source_page(entry["file"]))
+    return f"{uri}#line-{entry['line']}"
 
 
 def killed(entry: dict[str, Any]) -> str:
@@ -126,7 +144,8 @@ class LedgerTable(SphinxDirective):
         cells = (
             [
                 build("strong", nodes.Text(entry["title"])),
-                *self.parsed(f"$$\n{entry['statement']}\n$$"),
+                *self.parsed(math(entry["statement"])),
+                *self.misprint(entry),
             ],
             [build("span", nodes.Text(entry["kind"]), class_=f"kind {entry['kind']}")],
             [build("ul", *map(self.method, [*entry["methods"], *as_printed(entry)]))],
@@ -143,7 +162,15 @@ class LedgerTable(SphinxDirective):
             id=anchor(entry["name"]),
             data_kind=entry["kind"],
             data_chapter=entry["chapter"],
+            data_mechanisms=json.dumps(entry["mechanisms"]),
         )
+
+    def misprint(self, entry: dict[str, Any]) -> list[nodes.Node]:
+        """What an erratum's source has in the place of the statement."""
+        if not entry["as_printed"]:
+            return []
+        words = build("p", nodes.Text("Printed in the source:"), class_="text-label")
+        return [words, *self.parsed(math(entry["as_printed"]))]
 
     def method(self, words: str) -> nodes.Node:
         """One way in which an entry was checked, its sizes in italics.
@@ -168,8 +195,12 @@ class LedgerTable(SphinxDirective):
         if chapter:
             lines.append(f"{{doc}}`/{chapter}`")
         lines.append(cited(entry["source"], entry["citations"]))
-        lines.append(f"`{entry['file'].removeprefix(FOLDER)}`")
-        return self.parsed("\n\n".join(line for line in lines if line))
+        code = nodes.literal("", entry["file"].removeprefix(FOLDER))
+        href = source_link(self.env, entry)
+        return [
+            *self.parsed("\n\n".join(line for line in lines if line)),
+            build("p", build("a", code, href=href)),
+        ]
 
     def parsed(self, markdown: str) -> list[nodes.Node]:
         """Markdown as nodes, so that maths, citations and links work in a cell."""

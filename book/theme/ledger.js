@@ -42,8 +42,13 @@ function chapterName(row) {
   return link && row.dataset.chapter ? link.textContent.trim() : row.dataset.chapter;
 }
 
+function mechanismsOf(row) {
+  return JSON.parse(row.dataset.mechanisms);
+}
+
 function makeFilters(table) {
   const rows = [...table.tBodies[0].rows];
+  const titles = Object.assign({}, ...rows.map(mechanismsOf));
   const kinds = new Map(rows.map((row) => [row.dataset.kind, row.dataset.kind]));
   const chapters = new Map(
     rows
@@ -54,13 +59,19 @@ function makeFilters(table) {
   controls.className = "ledger-controls";
   const [chapterLabel, chapter] = choice("Chapter", [...chapters].sort());
   const [kindLabel, kind] = choice("Kind", [...kinds].sort());
+  const byTitle = (a, b) => a[1].localeCompare(b[1], "en");
+  const [mechanismLabel, mechanism] = choice(
+    "Mechanism",
+    Object.entries(titles).sort(byTitle),
+  );
   const count = document.createElement("output");
   const apply = () => {
     let shown = 0;
     for (const row of rows) {
       const fits =
         (!chapter.value || row.dataset.chapter === chapter.value) &&
-        (!kind.value || row.dataset.kind === kind.value);
+        (!kind.value || row.dataset.kind === kind.value) &&
+        (!mechanism.value || mechanism.value in mechanismsOf(row));
       row.hidden = !fits;
       shown += fits;
     }
@@ -68,8 +79,9 @@ function makeFilters(table) {
   };
   chapter.addEventListener("change", apply);
   kind.addEventListener("change", apply);
+  mechanism.addEventListener("change", apply);
   apply();
-  controls.append(chapterLabel, kindLabel, count);
+  controls.append(chapterLabel, kindLabel, mechanismLabel, count);
   table.parentElement.before(controls);
 }
 

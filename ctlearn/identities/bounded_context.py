@@ -13,7 +13,6 @@ from ctlearn.identities.engine import STATEMENT, Sides, identity
 from ctlearn.mixers import linear_attention, sliding_window_attention
 from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.printed.functions import inverse, rank
-from ctlearn.scalars import exp
 from ctlearn.supplies import Supply
 from ctlearn.systems import solve
 
@@ -35,7 +34,7 @@ def _window_numbers(supply: Supply, T: int, C: int, d_k: int, d_v: int) -> Numbe
 @identity(
     title="A window is a fixed number of parameters: nothing older can be told apart",
     statement=r"o_t = \frac{1}{\sum_{j=t-w+1}^{t} \exp(q_t^\top k_j)}"
-    r" \sum_{j=t-w+1}^{t} \exp(q_t^\top k_j) v_j \quad (t \ge w)",
+    r" \sum_{j=t-w+1}^{t} \exp(q_t^\top k_j) v_j",
     source="mcdermott2026, eq. 7",
     citations=("mcdermott2026",),
     printed={
@@ -393,48 +392,3 @@ def modular_exception(supply: Supply, *, modulus: int = 2, times: int = 2) -> Si
     program = [[("x", (), a), ("z", "x" * times, 0)] for a in range(6)]
     answers = [_answers(lines)["z"] % modulus for lines in program]
     return np.array(answers, dtype=object), np.zeros(6, dtype=object)
-
-
-def _sphere_numbers(supply: Supply, N: int, d_k: int) -> Numbers:
-    q, k = supply.unit("q", 1, d_k)[0], supply.unit("k", N, d_k)
-    h = supply.rate("h", 1)[0] + 1
-    return Numbers({"q": q, "k": k, "h": h}, {"j": range(1, N + 1)})
-
-
-@identity(
-    title="On the sphere a Gaussian is the softmax kernel times a constant",
-    kind="erratum",
-    statement=r"\exp\left(-\frac{\lVert q - k_j \rVert^2}{2 h^2}\right)"
-    r" = \exp\left(-\frac{1}{h^2}\right) \exp\left(\frac{q^\top k_j}{h^2}\right)",
-    as_printed=r"\exp\left(-\frac{\lVert q - k_j \rVert^2}{2 h^2}\right)"
-    r" = \exp\left(\frac{q^\top k_j}{h^2}\right)",
-    source="mcdermott2026, after eq. 11; the constant cancels in its estimator",
-    citations=("mcdermott2026",),
-    worlds=("rationals", "floats"),
-    printed={
-        STATEMENT: AsPrinted(numbers=_sphere_numbers, worlds=("rationals", "floats"))
-    },
-    mutants={
-        "a query of length 2": {"length": 2},
-        "half the constant": {"constant": 2},
-        "a width that is not squared": {"power": 1},
-    },
-)
-def sphere_constant(
-    supply: Supply,
-    N: int,
-    d_k: int,
-    *,
-    length: int = 1,
-    constant: int = 1,
-    power: int = 2,
-) -> dict[str, Sides]:
-    """Unit queries and keys, and any width."""
-    q, k = length * supply.unit("q", 1, d_k)[0], supply.unit("k", N, d_k)
-    h = supply.rate("h", 1)[0] + 1
-    gaussian = exp(-((q - k) ** 2).sum(axis=1) / (2 * h**2))
-    alike = exp(k @ q / h**power)
-    return {
-        "printed": (alike, gaussian),
-        "corrected": (exp(-1 / (constant * h**2)) * alike, gaussian),
-    }

@@ -34,16 +34,21 @@ def entry(**changes):
         "title": "Reading",
         "kind": "identity",
         "statement": r"o_t = S_t^\top q_t",
+        "as_printed": "",
+        "refuted": [],
         "source": "Section 3",
         "citations": ["katharopoulos2020"],
         "equations": ["eq-read"],
+        "printed": {},
         "chapter": "index",
+        "mechanisms": {"linear_attention": "Linear attention"},
         "methods": ["symbols at T = 4, d_k = 2, d_v = 3", "any dimension"],
+        "gaps": {},
         "mutants": [{"name": "no transpose", "killed": True}],
         "passed": True,
         "seconds": 0.1,
-        "file": "ctlearn/identities/read.py",
-        "line": 1,
+        "file": "ctlearn/identities/linear_attention.py",
+        "line": 3,
         **changes,
     }
 
@@ -189,6 +194,59 @@ def test_a_planted_fault_stops_the_build(tiny_book, fault):
     done = tiny_book({**SOUND, **pages}, ledger)
     assert done.returncode != 0
     assert said in done.stdout + done.stderr
+
+
+ERRATUM = {
+    "name": "misprint",
+    "kind": "erratum",
+    "statement": r"o_t = S_t^\top q_t",
+    "as_printed": r"o_t = S_t q_t",
+    "refuted": ["floats"],
+    "equations": [],
+    "gaps": {
+        "rationals": {"printed": "7/3", "corrected": "0"},
+        "floats": {"printed": "0.9", "corrected": "2e-16"},
+    },
+}
+ERRATA_PAGE = "# Errata\n\nSlips in print.\n\n```{errata}\n```\n"
+
+
+def test_an_erratum_has_a_section_with_both_texts(tiny_book, built):
+    pages = SOUND | {"errata.md": ERRATA_PAGE}
+    done = tiny_book(pages, [entry(), entry(**ERRATUM)])
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = built("errata.html")
+    assert page.count('id="erratum-misprint"') == 1
+    assert 'id="erratum-read"' not in page
+    assert page.index("as printed</p>") < page.index("corrected</p>")
+    assert "is off by 0.9 times" in page
+    assert "corrected one by 2e-16" in page
+    assert "Both texts were run" in page
+    assert 'href="ledger.html#ledger-misprint"' in page
+    assert "Printed in the source:" in built("ledger.html")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"refuted": []}, "a twin of both texts"),
+        ({"gaps": {"symbols": {"printed": "a*b", "corrected": "0"}}}, "As polynomials"),
+    ],
+)
+def test_an_erratum_tells_how_it_was_found(tiny_book, built, changes, told):
+    pages = SOUND | {"errata.md": ERRATA_PAGE}
+    done = tiny_book(pages, [entry(), entry(**ERRATUM | changes)])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert told in built("errata.html")
+
+
+def test_a_row_leads_to_the_line_of_its_check(tiny_book, built):
+    done = tiny_book(SOUND, [entry()])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 'href="checks/linear_attention.html#line-3"' in built("ledger.html")
+    code = built("checks/linear_attention.html")
+    assert '<span id="line-3" class="line">' in code
+    assert '<pre tabindex="0">' in code
 
 
 @pytest.mark.parametrize(

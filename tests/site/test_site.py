@@ -147,6 +147,11 @@ def test_the_ledger_sorts_and_filters_and_needs_no_script(visit):
     page.get_by_label("Kind").select_option(kind)
     visible = page.locator("table.ledger tbody tr:visible")
     assert {row.get_attribute("data-kind") for row in visible.all()} == {kind}
+    page.get_by_label("Kind").select_option("")
+    page.get_by_label("Mechanism").select_option("delta_rule")
+    found = {row.get_attribute("data-mechanisms") for row in visible.all()}
+    assert found
+    assert all('"delta_rule"' in names for names in found)
     assert browser.faults == []
 
     bare = visit(java_script_enabled=False)
@@ -164,6 +169,19 @@ def test_every_badge_leads_to_an_entry(site, pages):
             assert f'<tr id="{name}"' in ledger, path
             badges += 1
     assert badges > 0
+
+
+def test_the_code_of_a_check_can_be_read(visit, axe):
+    browser = visit()
+    browser.open("book/ledger.html")
+    link = browser.page.locator('table.ledger a[href*="checks/"]').first
+    address = link.get_attribute("href")
+    link.click()
+    line = browser.page.locator("#" + address.partition("#")[2])
+    assert line.is_visible()
+    assert line.inner_text().strip()
+    assert violations(browser.page, axe) == []
+    assert browser.faults == []
 
 
 def test_the_family_tree_leads_to_every_mechanism(site):

@@ -388,22 +388,19 @@ PAIRS = [
         stacked=True,
         setting=lambda x, head: x | {"inner_batch": 1},
     ),
-    fla(
-        "preconditioned_delta_rule",
-        "precond_gated_delta_rule.naive_recurrent_precond_gated_delta_rule",
-        lambda x: PRECONDITIONED(x) | {"g": x["log_decay"]},
-        constants=PLAIN,
-        state=lambda S: {"initial_state": S.S, "initial_A_state": S.A},
-        setting=preconditioner,
-    ),
-    # it decays by channel: here by the same in each
-    fla(
-        "preconditioned_delta_rule",
-        "precond_kda.naive_recurrent_precond_kda",
-        lambda x: PRECONDITIONED(x) | {"g": x["log_decay"][:, None].repeat(D_K, 1)},
-        constants=PLAIN,
-        state=lambda S: {"initial_state": S.S, "initial_A_state": S.A},
-        setting=preconditioner,
+    *(
+        fla(
+            mechanism,
+            f"precond_{op}.naive_recurrent_precond_{op}",
+            lambda x: PRECONDITIONED(x) | {"g": x["log_decay"]},
+            constants=PLAIN,
+            state=lambda S: {"initial_state": S.S, "initial_A_state": S.A},
+            setting=preconditioner,
+        )
+        for mechanism, op in (
+            ("preconditioned_delta_rule", "gated_delta_rule"),
+            ("preconditioned_kimi_delta_attention", "kda"),
+        )
     ),
     fla(
         "log_linear_attention",

@@ -25,6 +25,7 @@ from ctlearn.shapes import checked_step
 step = checked_step(log_decay=("T", "d_k"))(
     inspect.unwrap(preconditioned_delta_rule.step)
 )
+# and yet a check that names one of the forms is to be found under this mechanism
 step.__module__ = __name__
 recurrent, parallel, chunkwise = chunk_forms(step, chunk, initial_state)
 

@@ -282,6 +282,46 @@ def order_bridge(
     return _flat(*read_first), _flat(*decay_first)
 
 
+def _printed_turned(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    """One token of the family, the state before and after, and both turned round."""
+    x = _tokens(supply, 1, d_k, d_v)
+    S = supply.real("S", d_k, d_v)
+    o, after = memory.recurrent(**x, S=S)
+    letters = {name: x[name][0] for name in ("q", "k", "z", "e")} | {"o": o[0]}
+    letters |= {r"\alpha": exp(x["log_decay"][0]), "H_0": S.T, "H_1": after.T}
+    return Numbers(letters)
+
+
+@identity(
+    title="With the axes of the state exchanged, as papers print it, products turn",
+    statement=r"H_1 = H_0 \, \mathrm{Diag}(\alpha) (I - e k^\top) + z k^\top, \qquad"
+    r" o = H_1 q",
+    source="the convention of yang2024deltanet and yang2025gated, H = S'",
+    citations=("yang2024deltanet", "yang2025gated"),
+    printed={STATEMENT: AsPrinted(numbers=_printed_turned)},
+    mutants={
+        "the erasure is not turned": {"turned": False},
+        "the decay stays on the left": {"left": True},
+        "the write is not turned": {"written": False},
+    },
+)
+def axes_exchanged(
+    supply: Supply,
+    d: int,
+    *,
+    turned: bool = True,
+    left: bool = False,
+    written: bool = True,
+) -> Sides:
+    """As many key channels as value channels, so that no shape tells them apart."""
+    x, S = _tokens(supply, 1, d, d), supply.real("S", d, d)
+    _, after = memory.recurrent(**x, S=S)
+    k, e, z, alpha = x["k"][0], x["e"][0], x["z"][0], exp(x["log_decay"][0])
+    kept = alpha[:, None] * S.T if left else S.T * alpha
+    kept = kept - kept @ (np.outer(e, k) if turned else np.outer(k, e))
+    return after.T, kept + (np.outer(z, k) if written else np.outer(k, z))
+
+
 @identity(
     title="Reading before forgetting is not reading after, with the same rates",
     kind="counterexample",

@@ -6,7 +6,11 @@ import numpy as np
 
 from ctlearn.identities.delta_rule import sequence, token
 from ctlearn.identities.engine import STATEMENT, Sides, identity
-from ctlearn.mixers import delta_rule, normalised_least_mean_squares
+from ctlearn.mixers import (
+    delta_rule,
+    linear_attention,
+    normalised_least_mean_squares,
+)
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.supplies import Supply
 
@@ -175,6 +179,40 @@ def repeating_is_no_pass(
     keys = _slanted(one, 3 * one / 5 if cosine is None else cosine * one)
     errors = [1 - _passes(keys, turns).T @ keys[0] for turns in (repeated, passed)]
     return np.abs(errors[0]), np.abs(errors[1])
+
+
+def _once(supply: Supply) -> Numbers:
+    """The same two pairs, written once by the delta rule and by linear attention."""
+    one = supply.positive("c", 1)[0] ** 0
+    k = _slanted(one, 3 * one / 5)
+    letters = {"k": k, "v": np.array([one, one]), "S": _passes(k, (0, 1))}
+    return Numbers(letters | {"L": k.T @ letters["v"][:, None]})
+
+
+@identity(
+    title="One pass of the delta rule need not recall two independent pairs",
+    kind="counterexample",
+    statement=r"k_1^\top k_2 = \tfrac{3}{5}, \qquad"
+    r" v_1 - S^\top k_1 = -\tfrac{6}{25} \ne 0, \qquad"
+    r" v_1 - \tfrac{5}{8} L^\top k_1 = v_2 - \tfrac{5}{8} L^\top k_2 = 0",
+    source="ours; against: the delta rule stores d_k pairs, linear attention fewer",
+    citations=("yang2024deltanet",),
+    printed={STATEMENT: AsPrinted(numbers=_once, worlds=("rationals",))},
+    worlds=("rationals",),
+    mutants={
+        "the keys are at a right angle": {"cosine": 0},
+        "the keys are one": {"cosine": 1},
+        "the second pair is asked for": {"asked": 1},
+    },
+)
+def one_pass(supply: Supply, *, cosine: Any = None, asked: int = 0) -> Sides:
+    """Errors of the delta rule, and of linear attention with one scale for all."""
+    one = supply.positive("c", 1)[0] ** 0
+    c = 3 * one / 5 if cosine is None else cosine * one
+    keys = _slanted(one, c)
+    added = linear_attention.recurrent(keys, keys, keys[:, :1] ** 0)[1] / (1 + c)
+    errors = [1 - S.T @ keys[asked] for S in (_passes(keys, (0, 1)), added)]
+    return errors[0], errors[1]
 
 
 def _grown(one: np.ndarray, halves: int, T: int) -> np.ndarray:

@@ -12,9 +12,8 @@ import numpy as np
 from ctlearn.identities.engine import STATEMENT, Sides, identity
 from ctlearn.identities.slopes import slope
 from ctlearn.identities.tokens import tokens
-from ctlearn.mixers import comba, delta_rule, gated_delta_rule, longhorn
+from ctlearn.mixers import delta_rule, longhorn
 from ctlearn.printed import AsPrinted, Numbers, Rows
-from ctlearn.scalars import exp, log
 from ctlearn.supplies import Supply
 
 Cost = Callable[[np.ndarray], Any]
@@ -31,7 +30,7 @@ def _draw(supply: Supply, d_k: int, d_v: int) -> dict[str, Any]:
     return {
         **{"q": q, "k": k, "v": v},
         **{"S": supply.real("S", d_k, d_v), "E": supply.real("E", d_k, d_v)},
-        **{"beta": supply.rate("beta", 1)[0], "decay": supply.log_decay("a", 1)[0]},
+        "beta": supply.rate("beta", 1)[0],
     }
 
 
@@ -225,99 +224,3 @@ def linearised(
         return _square(R - S) / half + beta * pull
 
     return _away(cost, new, x["E"], _square(x["E"]) / half)
-
-
-def _printed_gated(supply: Supply, d_k: int, d_v: int) -> Numbers:
-    x = _draw(supply, d_k, d_v)
-    new = _gated(x)
-    u = x["beta"] * (x["v"] - exp(x["decay"]) * x["S"].T @ x["k"])
-    letters = {r"\alpha": exp(x["decay"]), r"\beta": x["beta"], "u": u}
-    return Numbers(_letters(x, new) | letters)
-
-
-def _gated(x: dict[str, Any]) -> np.ndarray:
-    gates = {"log_decay": x["decay"], "beta": x["beta"]}
-    return gated_delta_rule.step(x["q"], x["k"], x["v"], **gates, S=x["S"])[1]
-
-
-@identity(
-    title="The gated delta rule stays near the faded state and answers towards the "
-    "error",
-    statement=r"u = \beta (v - \alpha S_0^\top k), \quad"
-    r" \lVert S_1 + E - \alpha S_0 \rVert^2 - 2 k^\top (S_1 + E) u ="
-    r" \lVert S_1 - \alpha S_0 \rVert^2 - 2 k^\top S_1 u + \lVert E \rVert^2",
-    source="yang2025gated, the online objective, with the step as ours",
-    citations=("yang2025gated",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_gated)},
-    mutants={
-        "near the state that has not faded": {"near": 0},
-        "the error of the state that has not faded": {"erred": 0},
-        "the two is missing": {"two": 1},
-    },
-)
-def gated(
-    supply: Supply,
-    d_k: int,
-    d_v: int,
-    *,
-    near: int = 1,
-    erred: int = 1,
-    two: int = 2,
-) -> Sides:
-    """Both the distance and the error are those of the faded state."""
-    x = _draw(supply, d_k, d_v)
-    alpha, k = exp(x["decay"]), x["k"]
-    u = x["beta"] * (x["v"] - alpha**erred * x["S"].T @ k)
-
-    def cost(R: np.ndarray) -> Any:
-        return _square(R - alpha**near * x["S"]) - two * (R.T @ k) @ u
-
-    return _away(cost, _gated(x), x["E"], _square(x["E"]))
-
-
-def _printed_decay(supply: Supply, d_k: int, d_v: int) -> Numbers:
-    x, shrink = _draw(supply, d_k, d_v), supply.rate("l", 1)[0]
-    letters = _letters(x, _read_first(x, shrink))
-    return Numbers(letters | {r"\beta": x["beta"], r"\lambda": shrink})
-
-
-def _read_first(x: dict[str, Any], shrink: Any) -> np.ndarray:
-    """Comba, asked at its key, where the state fades by 1 - beta lambda."""
-    fading = log(np.asarray(1 - x["beta"] * shrink))
-    gates = {"log_decay": fading, "p": x["k"], "beta": x["beta"], "correction": 0}
-    return comba.step(x["q"], x["k"], x["v"], **gates, S=x["S"])[1]
-
-
-@identity(
-    title="Gradient descent with weight decay errs before it fades",
-    statement=r"S_1 = S_0 - \beta \left(k (S_0^\top k - v)^\top + \lambda S_0\right) ="
-    r" (1 - \beta \lambda) S_0 + \beta k (v - S_0^\top k)^\top",
-    source="wang2025ttr, for the gated delta rule; the order is ours",
-    citations=("wang2025ttr", "hu2025comba"),
-    printed={STATEMENT: AsPrinted(numbers=_printed_decay)},
-    mutants={
-        "the gated delta rule, of the same rates": {"fade_first": True},
-        "the penalty is not halved": {"half": 1},
-        "the penalty alone": {"erred": 0},
-    },
-)
-def weight_decay(
-    supply: Supply,
-    d_k: int,
-    d_v: int,
-    *,
-    fade_first: bool = False,
-    half: int = 2,
-    erred: int = 1,
-) -> Sides:
-    """One step on the loss and half lambda times the squared weights."""
-    x, shrink = _draw(supply, d_k, d_v), supply.rate("l", 1)[0]
-    k, v, beta = x["k"], x["v"], x["beta"]
-
-    def loss(R: np.ndarray) -> Any:
-        return erred * _square(R.T @ k - v) / 2 + shrink * _square(R) / half
-
-    stepped = x["S"] - beta * slope(loss, x["S"])
-    if fade_first:
-        return stepped, _gated(x | {"decay": log(np.asarray(1 - beta * shrink))})
-    return stepped, _read_first(x, shrink)

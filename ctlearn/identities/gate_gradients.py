@@ -127,7 +127,7 @@ def strict_pairs(
 @identity(
     title="The same from the slopes along queries and keys, with no pairs at all",
     statement=r"\bar{g}_t = \sum_{r=t}^{T} (q_r^\top \bar{q}_r - k_r^\top \bar{k}_r)",
-    source="yang2024gla, section 4.3",
+    source="yang2024gla, its slope along the gate, from memory",
     citations=("yang2024gla",),
     printed=PRINTED,
     mutants={

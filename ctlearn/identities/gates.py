@@ -45,7 +45,7 @@ GATED = {STATEMENT: AsPrinted(numbers=_gated)}
     title="Every write has faded by all the gates after it",
     statement=r"S_t = \left(\prod_{r=1}^{t} \alpha_r\right) S_0"
     r" + \sum_{j=1}^{t} \left(\prod_{r=j+1}^{t} \alpha_r\right) k_j v_j^\top",
-    source="yang2024gla, section 3.1, with one gate for all channels",
+    source="yang2024gla, with one gate for all channels",
     citations=("yang2024gla",),
     printed={STATEMENT: AsPrinted(numbers=_gated, at={"symbols": {"d_v": 2}})},
     mutants={
@@ -82,7 +82,7 @@ def unrolled(
     title="All tokens at once: the mask holds what is kept between two of them",
     statement=r"D_{i,j} = \prod_{r=j+1}^{i} \alpha_r \quad (i \ge j), \qquad"
     r" O = \mathrm{diag}(\gamma) Q S_0 + (Q K^\top \odot D) V",
-    source="yang2024gla, section 3.2; dao2024's 1-semiseparable mask",
+    source="yang2024gla; dao2024's 1-semiseparable mask",
     citations=("yang2024gla", "dao2024"),
     printed=GATED,
     mutants={

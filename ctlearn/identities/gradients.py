@@ -352,7 +352,7 @@ def reverse_rwkv7(
     statement=r"\bar{g}_t = \bar{g}_{t+1} + q_t \odot \bar{q}_t - k_t \odot \bar{k}_t"
     r" + e_t \odot \bar{e}_t, \qquad \bar{g}_{T+1} ="
     r" (S_T \odot \bar{R}) \mathbf{1}",
-    source="ours; yang2024gla, section 4.3, where nothing is erased",
+    source="ours; yang2024gla where nothing is erased, from memory",
     citations=("yang2024gla",),
     printed={STATEMENT: AsPrinted(numbers=_forgetting_first, at=_AT)},
     mutants={

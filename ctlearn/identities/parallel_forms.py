@@ -62,7 +62,7 @@ def _wy_free(*, sign: int = 1, rate: bool = True) -> Sides:
     statement=r"T = (I + \mathrm{tril}(\mathrm{diag}(\beta) K K^\top, -1))^{-1}"
     r" \mathrm{diag}(\beta), \qquad \prod_{t=1}^{C}"
     r" (I - \beta_{C+1-t} k_{C+1-t} k_{C+1-t}^\top) = I - K^\top T K",
-    source="yang2024deltanet, section 3.2 (the WY representation)",
+    source="yang2024deltanet (the WY representation), from memory",
     citations=YANG,
     printed=CHUNK,
     mutants={
@@ -107,7 +107,7 @@ def wy(
     title="What the tokens of a chunk write solves one triangular system",
     statement=r"u_t = \beta_t (v_t - S_{t-1}^\top k_t), \qquad U = T (V - K S_0),"
     r" \qquad S_t = S_0 + \sum_{j=1}^{t} k_j u_j^\top",
-    source="yang2024deltanet, section 3.2 (the UT transform)",
+    source="yang2024deltanet (the UT transform), from memory",
     citations=YANG,
     printed=CHUNK,
     mutants={
@@ -137,7 +137,7 @@ def ut(
     title="A chunk of the delta rule is four products with its two small matrices",
     statement=r"W = T K, \qquad O = Q S_0 + (Q K^\top \odot M) (T V - W S_0), \qquad"
     r" S_C = S_0 + K^\top (T V - W S_0)",
-    source="yang2024deltanet, eqs. of section 3.2",
+    source="yang2024deltanet, its chunkwise form, from memory",
     citations=YANG,
     printed=CHUNK,
     mutants={
@@ -335,7 +335,7 @@ def _gated(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
     title="Decay conjugates the matrix of a chunk, so W can do without it",
     statement=r"T_g = \mathrm{diag}(\gamma) T \, \mathrm{diag}(\gamma)^{-1}, \qquad"
     r" T_g \, \mathrm{diag}(\gamma) K = \mathrm{diag}(\gamma) T K",
-    source="yang2025gated, section 3.3",
+    source="yang2025gated, its chunkwise form",
     citations=("yang2025gated",),
     printed={STATEMENT: AsPrinted(numbers=_gated)},
     mutants={

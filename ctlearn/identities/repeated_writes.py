@@ -27,7 +27,7 @@ def _left(k: np.ndarray, beta: np.ndarray, S: np.ndarray) -> np.ndarray:
     r" (I - \beta_{T+1-i} k_{T+1-i} k_{T+1-i}^\top)\right) S_0"
     r" + \sum_{j=1}^{T} \left(\prod_{i=1}^{T-j}"
     r" (I - \beta_{T+1-i} k_{T+1-i} k_{T+1-i}^\top)\right) \beta_j k_j v_j^\top",
-    source="yang2024deltanet, section 3.2",
+    source="yang2024deltanet, its unrolled recurrence, from memory",
     citations=("yang2024deltanet",),
     printed={STATEMENT: AsPrinted(numbers=sequence)},
     mutants={

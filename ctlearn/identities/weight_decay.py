@@ -117,7 +117,7 @@ def nearest_shorter(
     statement=r"u = \beta (v - \alpha S_0^\top k), \qquad"
     r" \lVert S - \alpha S_0 \rVert^2 - 2 u^\top S^\top k = \lVert S - S_1 \rVert^2"
     r" - 2 \alpha u^\top S_0^\top k - (k^\top k) (u^\top u)",
-    source="ours; yang2025gated, table of online objectives",
+    source="ours; yang2025gated's objective, from memory",
     citations=("yang2025gated",),
     printed=PRINTED,
     mutants={
@@ -165,7 +165,7 @@ def _regularised_free(*, decay_first: bool = False) -> Sides:
     title="Weight decay on the regression loss reads first: Comba's order, not GDN's",
     statement=r"S_0 - \eta (k (S_0^\top k - v)^\top + \lambda S_0) ="
     r" ((1 - \eta \lambda) I - \eta k k^\top) S_0 + \eta k v^\top",
-    source="wang2025ttr, section 4 (regularised stochastic gradient descent)",
+    source="wang2025ttr, its regularised stochastic gradient descent",
     citations=("wang2025ttr", "hu2025comba"),
     printed=PRINTED,
     mutants={

@@ -81,7 +81,7 @@ def minimum(
     turned: bool = False,
     alone: bool = False,
 ) -> Sides:
-    """Relative entropy is above zero, so no other weights of that sum cost so little."""
+    """Relative entropy is above zero, so no other such weights cost as little."""
     x = _step(supply, d_k, d_v)
     U, W, w, g = _other(supply, x), x["W"], x["w"], x["g"]
     if plain:

@@ -20,7 +20,7 @@ MIXERS = sorted((ROOT / "ctlearn" / "mixers").glob("[!_]*.py"))
 # Imports go down: a module may import from its own rank (its own folder) and below.
 RANKS = (
     {"scalars", "shapes"},
-    {"buckets", "cost", "features", "inner", "memory", "objectives"}
+    {"buckets", "cost", "counting", "features", "inner", "memory", "objectives"}
     | {"supplies", "systems", "waves", "windows"},
     {"mechanism", "printed"},
     {"mixers"},

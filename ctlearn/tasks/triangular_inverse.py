@@ -30,7 +30,7 @@ def draw(
 
 
 def by_substitution(L: np.ndarray) -> np.ndarray:
-    """Row by row, each from those above: about C^3 / 3 multiplications in C steps."""
+    """Row by row, each from those above: C^2 (C - 1) / 2 multiplications in C steps."""
     return solve_unit_lower(L, _unit(L))
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ctlearn.identities.engine import STATEMENT, Sides, identity
+from ctlearn.identities.histories import states
 from ctlearn.identities.slopes import dot, slopes, squared
-from ctlearn.identities.tokens import states, tokens
+from ctlearn.identities.tokens import tokens
 from ctlearn.mixers import delta_rule, gated_linear_attention, linear_attention
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp
@@ -170,10 +171,23 @@ def _printed_fading(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     q, k, v = tokens(supply, T, d_k, d_v)
     fading = supply.log_decay("alpha", T)
     rows = np.repeat(fading[:, None], d_k, axis=1)
-    ends = states(gated_linear_attention.recurrent, T, q, k, v, log_decay=rows)
-    G = slopes(squared, np.zeros((d_k, d_v), dtype=k.dtype), k, v)
-    letters = {"S": ends, "G": G, r"\alpha": exp(fading)}
+    start = np.zeros((d_k, d_v), dtype=k.dtype)
+    x = {"q": q, "k": k, "v": v, "log_decay": rows}
+    ends = states(gated_linear_attention.recurrent, start, **x)
+    letters = {"S": Rows(ends, first=0), "G": slopes(squared, start, k, v)}
+    letters |= {r"\alpha": exp(fading)}
     return Numbers(letters, {"t": range(1, T + 1), "j": range(1, T + 1)})
+
+
+def _free_fading(*, own: int = 0, power: int = 1) -> Sides:
+    """A pair more, of any size; letters do not commute, alpha does."""
+    import sympy
+
+    S, k, v_T = sympy.symbols("S k v^T", commutative=False)
+    alpha = sympy.Symbol("alpha")
+    slope = 2 * k * (0 - v_T)
+    new = alpha**own * slope / 2
+    return alpha * S + k * v_T, alpha**power * S - new
 
 
 @identity(
@@ -183,6 +197,7 @@ def _printed_fading(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     source="wang2025ttr, geometric weights",
     citations=("wang2025ttr", "yang2024gla"),
     printed={STATEMENT: AsPrinted(numbers=_printed_fading)},
+    free=_free_fading,
     mutants={
         "a token's own loss fades with it": {"own": 1},
         "the losses fade twice as fast": {"power": 2},

@@ -9,15 +9,16 @@ import numpy as np
 
 from ctlearn.features import identity as plain
 from ctlearn.identities.engine import STATEMENT, Sides, identity
+from ctlearn.identities.histories import states
 from ctlearn.identities.slopes import slopes, squared
-from ctlearn.identities.tokens import flat, states, tokens
+from ctlearn.identities.tokens import flat, tokens
 from ctlearn.inner import Linear, Training
 from ctlearn.mixers import (
     linear_attention,
     normalised_linear_attention,
     ttt_linear,
 )
-from ctlearn.printed import AsPrinted, Numbers
+from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.supplies import Supply
 
 
@@ -26,8 +27,8 @@ def _printed(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     q, k, v = tokens(supply, T, d_k, d_v)
     o, S = linear_attention.recurrent(q, k, v)
     G, c = slopes(squared, 0 * S, k, v), supply.rate("c", 1)[0]
-    ends = states(linear_attention.recurrent, T, q, k, v)
-    letters = {"q": q, "k": k, "v": v, "o": o, "S": ends, "G": G}
+    ends = states(linear_attention.recurrent, 0 * S, q=q, k=k, v=v)
+    letters = {"q": q, "k": k, "v": v, "o": o, "S": Rows(ends, first=0), "G": G}
     scaled = {"c": c, "H": c * G}
     return Numbers(letters | scaled, {"t": range(1, T + 1), "j": range(1, T + 1)})
 
@@ -123,6 +124,17 @@ def _printed_start(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters, {"t": range(1, T + 1), "j": range(1, T + 1)})
 
 
+def _free_start(*, read: int = 1, subtract: int = 1) -> Sides:
+    """The answer after one more pair, any X gathered before; letters do not commute."""
+    import sympy
+
+    W, X, q_T, k, k_T, v_T = sympy.symbols("W X q^T k k^T v^T", commutative=False)
+    beta = sympy.Symbol("beta")
+    trained = W - (X + beta * k * (k_T * W - v_T))
+    attended = -X + beta * k * (v_T - subtract * k_T * W)
+    return q_T * trained, read * q_T * W + q_T * attended
+
+
 @identity(
     title="From another start the values are what the start gets wrong",
     statement=r"o_t = W_0^\top q_t +"
@@ -130,6 +142,7 @@ def _printed_start(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     source="ours; sun2024ttt's batch, with the start that it learns",
     citations=("sun2024ttt",),
     printed={STATEMENT: AsPrinted(numbers=_printed_start)},
+    free=_free_start,
     mutants={
         "the start is not read": {"read": 0},
         "the values are what they are": {"subtract": 0},

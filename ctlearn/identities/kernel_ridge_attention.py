@@ -14,8 +14,8 @@ from ctlearn.features import quadratic
 from ctlearn.identities.engine import STATEMENT, Sides, identity
 from ctlearn.identities.tokens import tokens
 from ctlearn.mixers import (
-    delta_rule,
     kernel_ridge_attention,
+    kernelised_delta_rule,
     mesa_net,
     softmax_attention,
 )
@@ -391,10 +391,16 @@ def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a @ b.T
 
 
+def _one_pass(k: np.ndarray, v: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """What the kernelised delta rule answers [n, d_v] after one pass of step size 1."""
+    beta = np.ones(len(k), dtype=v.dtype)
+    _, f = kernelised_delta_rule.recurrent(k, k, v, beta=beta, kernel=_dot)
+    return f.read(q, _dot)
+
+
 def _printed_delta(supply: Supply) -> Numbers:
     k, v = _two_overlapping(supply)
-    S = delta_rule.recurrent(k, k, v, beta=np.ones(2, dtype=v.dtype))[1]
-    letters = {"k": k, "v": v[:, 0], "o": (S.T @ k[0])[0], "V": v}
+    letters = {"k": k, "v": v[:, 0], "o": _one_pass(k, v, k[:1])[0, 0], "V": v}
     return Numbers(letters | {"A": k @ k.T, "b": k @ k[0]})
 
 
@@ -404,7 +410,7 @@ def _printed_delta(supply: Supply) -> Numbers:
     statement=r"o = v_1 + (k_1^\top k_2) (v_2 - (k_1^\top k_2) v_1) = \frac{16}{25}"
     r" \ne 1 = V^\top A^{-1} b",
     source="ours",
-    citations=("wang2025ttr", "schlag2021"),
+    citations=("wang2025ttr",),
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_delta, worlds=EXACT)},
     mutants={
@@ -423,6 +429,5 @@ def not_delta_rule(
     k, v = _two_overlapping(supply)
     k = k[0, 0] * np.eye(2, dtype=int) if apart else k
     k, v = k[:pairs], v[:pairs]
-    o = delta_rule.recurrent(k, k, v, beta=np.ones(pairs, dtype=v.dtype))[1].T
     A = _dot(k, k)
-    return o @ k[asked], v.T @ solve(A, A[asked])
+    return _one_pass(k, v, k[[asked]])[0], v.T @ solve(A, A[asked])

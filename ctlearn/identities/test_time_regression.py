@@ -60,6 +60,19 @@ def _printed_ridge(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters, {"j": range(1, T + 1)})
 
 
+def _free_ridge(*, own: int = 0, ridges: int = 1) -> Sides:
+    """The slope after one more pair in any dimension; letters do not commute."""
+    import sympy
+
+    names = "H S W k k^T v^T Lambda"
+    H, S, W, k, k_T, v_T, ridge = sympy.symbols(names, commutative=False)
+    gamma, beta = sympy.symbols("gamma beta")
+    new = gamma**own * beta * k * (k_T * W - v_T)
+    slope = gamma * (H * W - S) + new + ridges * ridge * W
+    after = (gamma * H + beta * k * k_T + ridge) * W
+    return slope, after - (gamma * S + beta * k * v_T)
+
+
 @identity(
     title="MesaNet answers with ridge regression on all it has read, older pairs less",
     statement=r"\sum_{j=1}^{t} \left(\prod_{r=j+1}^{t} \gamma_r\right)"
@@ -72,6 +85,7 @@ def _printed_ridge(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
             numbers=_printed_ridge, worlds=EXACT, at={"rationals": {"T": 3, "d_k": 2}}
         )
     },
+    free=_free_ridge,
     mutants={
         "the newest loss fades, too": {"own": 1},
         "the errors are not weighed by beta": {"weighed": False},
@@ -132,6 +146,17 @@ def _printed_gain(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters | {"k": k, "v": v}, {"t": range(1, T + 1)})
 
 
+def _free_gain(*, one: int = 1) -> Sides:
+    """The new H times the new P, and that is 1, both times 1 + k'Pk, which is s + 1."""
+    import sympy
+
+    H, P, k, k_T = sympy.symbols("H P k k^T", commutative=False)
+    s = sympy.Symbol("s")
+    after = (one + s) * P - P * k * k_T * P
+    product = sympy.expand((H + k * k_T) * after).subs(H * P, 1)
+    return product.subs(k_T * P * k, s), one + s + 0 * P
+
+
 @identity(
     title="The minimum moves by a delta rule whose step size is a matrix",
     statement=r"S_t = S_{t-1} + \frac{P_{t-1} k_t}{1 + k_t^\top P_{t-1} k_t}"
@@ -146,6 +171,7 @@ def _printed_gain(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
             at={"rationals": {"T": 2, "d_k": 2, "d_v": 2}},
         )
     },
+    free=_free_gain,
     mutants={
         "the one is missing": {"one": 0},
         "the erased answer is not weighed": {"erase": 0},

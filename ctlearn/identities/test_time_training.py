@@ -48,6 +48,16 @@ def _printed_dual(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters | rows, {"i": range(1, T + 1), "j": range(1, T + 1)})
 
 
+def _free_dual(*, bias: int = 1, sign: int = 1, own: int = 1) -> Sides:
+    """A token more, in any dimension: a key of one more entry, 1, holds the bias."""
+    import sympy
+
+    W, b, q_T, k, g_T = sympy.symbols("W b q^T k g^T", commutative=False)
+    eta = sympy.Symbol("eta")
+    weights, shift = W - own * sign * eta * k * g_T, b - bias * own * sign * eta * g_T
+    return q_T * W + b - eta * (q_T * k + 1) * g_T, q_T * weights + shift
+
+
 @identity(
     title="The dual form: a reader needs no weights, only its products with keys",
     statement=r"o_i = W_i^\top q_i + b_i = W_0^\top q_i + b_0"
@@ -55,6 +65,7 @@ def _printed_dual(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     source="sun2024ttt, the dual form",
     citations=("sun2024ttt",),
     printed={STATEMENT: AsPrinted(numbers=_printed_dual)},
+    free=_free_dual,
     mutants={
         "the bias does not learn": {"bias": 0},
         "the gradients are climbed": {"sign": -1},
@@ -141,6 +152,14 @@ def _printed_block(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters | {"W": Rows(np.array([W, after]), first=0)})
 
 
+def _free_block(*, erase: int = 1) -> Sides:
+    """Any matrices of keys, rates and values, and any start."""
+    import sympy
+
+    W, K, K_T, B, V = sympy.symbols("W K K^T B V", commutative=False)
+    return W - K_T * B * (K * W - V), (1 - erase * K_T * B * K) * W + K_T * B * V
+
+
 @identity(
     title="From batch to batch it is a delta rule of all the batch's keys at once",
     statement=r"W_1 = (I - K^\top \mathrm{Diag}(\beta) K) W_0"
@@ -148,6 +167,7 @@ def _printed_block(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     source="ours; elementary",
     citations=("sun2024ttt",),
     printed={STATEMENT: AsPrinted(numbers=_printed_block)},
+    free=_free_block,
     mutants={
         "one token after another": {"online": True},
         "nothing is erased": {"erase": 0},

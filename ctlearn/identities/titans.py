@@ -219,6 +219,19 @@ def _printed_heavy(supply: Supply, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters)
 
 
+def _free_heavy(*, faded: int = 1, ahead: bool = False, sign: int = 1) -> Sides:
+    """Two tokens in any dimension: M is the surprise that led from S_0 to S_1."""
+    import sympy
+
+    S_0, M, k, k_T, v_T = sympy.symbols("S_0 M k k^T v^T", commutative=False)
+    alpha, last, mu, beta = sympy.symbols("alpha_2 alpha_1 mu beta")
+    S_1 = last * S_0 - M
+    rolled = mu * (S_1 - last**faded * S_0)
+    seen = S_1 + rolled if ahead else S_1
+    rule = alpha * S_1 - (mu * M + beta * k * (k_T * S_1 - v_T))
+    return rule, alpha * S_1 + rolled - sign * beta * k * (k_T * seen - v_T)
+
+
 @identity(
     title="The momentum delta rule is a heavy ball: it rolls on as it last moved",
     statement=r"S_2 = \alpha_2 S_1 + \mu_2 (S_1 - \alpha_1 S_0)"
@@ -226,6 +239,7 @@ def _printed_heavy(supply: Supply, d_k: int, d_v: int) -> Numbers:
     source="ours; Polyak's heavy ball, where nothing fades",
     citations=("huang2026", "behrouz2025titans"),
     printed={STATEMENT: AsPrinted(numbers=_printed_heavy)},
+    free=_free_heavy,
     mutants={
         "the way it moved holds its fading": {"faded": 0},
         "the way before that": {"late": 1},

@@ -1,11 +1,9 @@
-"""What many checks draw and compare: tokens, all of a step, states in time."""
+"""What many checks draw and compare: tokens, and all that a step returns."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ctlearn.printed import Rows
 from ctlearn.supplies import Supply
 
 
@@ -18,12 +16,3 @@ def tokens(supply: Supply, T: int, d_k: int, d_v: int) -> tuple[np.ndarray, ...]
 def flat(*arrays: Any) -> np.ndarray:
     """All numbers of all arrays, in one row."""
     return np.concatenate([np.ravel(x) for x in arrays])
-
-
-def states(form: Callable, T: int, *arguments: Any, **others: Any) -> Rows:
-    """The state after 0, 1, ..., T tokens; arguments have a row for each token."""
-    ends = [
-        form(*(x[:t] for x in arguments), **{n: x[:t] for n, x in others.items()})[1]
-        for t in range(T + 1)
-    ]
-    return Rows(np.array(ends), first=0)

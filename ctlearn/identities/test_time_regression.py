@@ -11,7 +11,7 @@ import numpy as np
 from ctlearn import memory
 from ctlearn.identities.engine import STATEMENT, Sides, identity
 from ctlearn.identities.slopes import slope
-from ctlearn.identities.tokens import flat, tokens
+from ctlearn.identities.tokens import flat, mesa_inputs, tokens
 from ctlearn.mixers import (
     gated_linear_attention,
     mesa_net,
@@ -23,16 +23,6 @@ from ctlearn.supplies import Supply
 from ctlearn.systems import solve
 
 EXACT = ("rationals", "floats")
-
-
-def _draw(supply: Supply, T: int, d_k: int, d_v: int) -> dict[str, Any]:
-    """MesaNet's inputs."""
-    q, k, v = tokens(supply, T, d_k, d_v)
-    return {
-        **{"q": q, "k": k, "v": v},
-        **{"log_decay": supply.log_decay("gamma", T), "beta": supply.rate("beta", T)},
-        "ridges": supply.positive("ridge", d_k),
-    }
 
 
 def _moment(supply: Supply, d: int) -> np.ndarray:
@@ -49,7 +39,7 @@ def _square(x: np.ndarray) -> Any:
 
 def _printed_ridge(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     """The map that MesaNet has after all tokens: its answers to the unit queries."""
-    x = _draw(supply, T, d_k, d_v)
+    x = mesa_inputs(supply, T, d_k, d_v)
     _, S = mesa_net.recurrent(**x)
     unit = np.eye(d_k, dtype=int) * x["ridges"][0] ** 0
     W = np.array([S.S.T @ solve(S.H + np.diag(x["ridges"]), row) for row in unit])
@@ -108,7 +98,7 @@ def ridge_regression(
     So it is zero where the reference's map is. The ridge does not fade, and is what
     the slope starts from.
     """
-    x = _draw(supply, 1, d_k, d_v)
+    x = mesa_inputs(supply, 1, d_k, d_v)
     H, S, W = (
         _moment(supply, d_k),
         supply.real("S", d_k, d_v),
@@ -332,7 +322,7 @@ def mesa_is_not_recursive(
 
 
 def _printed_step(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
-    x = _draw(supply, T, d_k, d_v)
+    x = mesa_inputs(supply, T, d_k, d_v)
     o, S = mesa_net.recurrent(**x, steps=1)
     letters = {"q": x["q"], "o": o, "S": S.S, "H": S.H, "t": T}
     return Numbers(letters | {r"\lambda": x["ridges"]})
@@ -365,7 +355,7 @@ def one_step(
     steps: int = 1,
 ) -> Sides:
     """From zero; the number depends on the query and on all keys."""
-    x = _draw(supply, T, d_k, d_v)
+    x = mesa_inputs(supply, T, d_k, d_v)
     o, S = mesa_net.recurrent(**x, steps=steps)
     q, rows = x["q"][-1], np.repeat(x["log_decay"][:, None], d_k, axis=1)
     values = x["beta"][:, None] * x["v"] if weighed else x["v"]
@@ -398,14 +388,14 @@ def arrives(
     supply: Supply, T: int, d_k: int, d_v: int, *, fewer: int = 0, ridges: int = 1
 ) -> Sides:
     """d_k steps from zero, and a solve; floats only need them up to rounding."""
-    x = _draw(supply, T, d_k, d_v)
+    x = mesa_inputs(supply, T, d_k, d_v)
     o, S = mesa_net.recurrent(**x, steps=d_k - fewer)
     H = S.H + ridges * np.diag(x["ridges"])
     return o[-1], S.S.T @ solve(H, x["q"][-1])
 
 
 def _printed_arrived(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
-    x = _draw(supply, T, d_k, d_v)
+    x = mesa_inputs(supply, T, d_k, d_v)
     o, S = mesa_net.recurrent(**x, steps=d_k)
     letters = {"q": x["q"], "o": o, "S": S.S, "H": S.H, "t": T}
     return Numbers(letters | {r"\lambda": x["ridges"]})

@@ -13,6 +13,16 @@ def tokens(supply: Supply, T: int, d_k: int, d_v: int) -> tuple[np.ndarray, ...]
     return q, k, supply.real("v", T, d_v)
 
 
+def mesa_inputs(supply: Supply, T: int, d_k: int, d_v: int) -> dict[str, np.ndarray]:
+    """What MesaNet reads: tokens, decays, rates, and a ridge for each channel."""
+    q, k, v = tokens(supply, T, d_k, d_v)
+    return {
+        **{"q": q, "k": k, "v": v},
+        **{"log_decay": supply.log_decay("gamma", T), "beta": supply.rate("beta", T)},
+        "ridges": supply.positive("ridge", d_k),
+    }
+
+
 def flat(*arrays: Any) -> np.ndarray:
     """All numbers of all arrays, in one row."""
     return np.concatenate([np.ravel(x) for x in arrays])

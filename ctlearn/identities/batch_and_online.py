@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ctlearn.identities.engine import STATEMENT, Sides, identity
-from ctlearn.identities.histories import states
 from ctlearn.identities.slopes import dot, slopes, squared
-from ctlearn.identities.tokens import tokens
+from ctlearn.identities.tokens import states, tokens
 from ctlearn.mixers import delta_rule, gated_linear_attention, linear_attention
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp
 from ctlearn.supplies import Supply
+from ctlearn.systems import solve
 
 
 def _printed_online(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
@@ -167,15 +167,76 @@ def more_steps(
     }
 
 
+def _printed_towards(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    _, k, _ = tokens(supply, T, d_k, d_v)
+    best, eta = supply.real("B", d_k, d_v), supply.rate("eta", 1)[0]
+    noise = supply.real("N", T, d_v)
+    # values whose best map is known: what is added is at right angles to all keys
+    noise = noise - k @ np.array([solve(k.T @ k, x) for x in (k.T @ noise).T]).T
+    v, W = k @ best + noise, [supply.real("W", d_k, d_v)]
+    for _ in range(3):
+        W.append(_batch(W[-1], k, v, eta))
+    letters = {"K": k, "V": v, r"\eta": eta, r"W^\star": best}
+    return Numbers(letters | {"W": Rows(np.array(W), first=0)}, {"n": range(1, 4)})
+
+
+def _free_towards(*, factor: int = 2) -> Sides:
+    """One step in any dimension, where K'V is K'K times the best map."""
+    import sympy
+
+    W, best, K, K_T = sympy.symbols("W W^* K K^T", commutative=False)
+    eta = sympy.Symbol("eta")
+    after = W - 2 * eta * (K_T * K * W - K_T * K * best)
+    return after - best, (1 - factor * eta * K_T * K) * (W - best)
+
+
+@identity(
+    title="Batch steps bring any start towards the least squares, by one matrix a step",
+    statement=r"K^\top K W^\star = K^\top V, \quad"
+    r" W_n - W^\star = (I - 2 \eta K^\top K)^n (W_0 - W^\star)",
+    source="ours; elementary",
+    printed={
+        STATEMENT: AsPrinted(
+            numbers=_printed_towards,
+            worlds=("rationals", "floats"),
+            at={"rationals": {"T": 4, "d_k": 2, "d_v": 2}},
+        )
+    },
+    free=_free_towards,
+    mutants={
+        "the moment of the keys counts once": {"factor": 1},
+        "towards another map": {"away": 1},
+        "the step is left out": {"factor": 0},
+    },
+    at={"symbols": {"N": 2}},
+)
+def towards(
+    supply: Supply, N: int, d_k: int, d_v: int, *, factor: int = 2, away: int = 0
+) -> dict[str, Sides]:
+    """A step from any W; n steps are the same matrix n times.
+
+    The values are those of any best map: what else values hold is at right angles to
+    the keys, and no slope has it.
+    """
+    _, k, _ = tokens(supply, N, d_k, d_v)
+    eta, W = supply.rate("eta", 1)[0], supply.real("W", d_k, d_v)
+    best = supply.real("B", d_k, d_v)
+    after = _batch(W, k, k @ best, eta)
+    shrink = np.eye(d_k, dtype=int) - factor * eta * k.T @ k
+    goal = best + away
+    return {
+        "base": (_batch(goal, k, k @ best, eta), goal),
+        "step": (after - goal, shrink @ (W - goal)),
+    }
+
+
 def _printed_fading(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     q, k, v = tokens(supply, T, d_k, d_v)
     fading = supply.log_decay("alpha", T)
     rows = np.repeat(fading[:, None], d_k, axis=1)
-    start = np.zeros((d_k, d_v), dtype=k.dtype)
-    x = {"q": q, "k": k, "v": v, "log_decay": rows}
-    ends = states(gated_linear_attention.recurrent, start, **x)
-    letters = {"S": Rows(ends, first=0), "G": slopes(squared, start, k, v)}
-    letters |= {r"\alpha": exp(fading)}
+    ends = states(gated_linear_attention.recurrent, T, q, k, v, log_decay=rows)
+    G = slopes(squared, np.zeros((d_k, d_v), dtype=k.dtype), k, v)
+    letters = {"S": ends, "G": G, r"\alpha": exp(fading)}
     return Numbers(letters, {"t": range(1, T + 1), "j": range(1, T + 1)})
 
 

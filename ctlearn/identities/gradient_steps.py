@@ -9,16 +9,15 @@ import numpy as np
 
 from ctlearn.features import identity as plain
 from ctlearn.identities.engine import STATEMENT, Sides, identity
-from ctlearn.identities.histories import states
 from ctlearn.identities.slopes import slopes, squared
-from ctlearn.identities.tokens import flat, tokens
+from ctlearn.identities.tokens import flat, states, tokens
 from ctlearn.inner import Linear, Training
 from ctlearn.mixers import (
     linear_attention,
     normalised_linear_attention,
     ttt_linear,
 )
-from ctlearn.printed import AsPrinted, Numbers, Rows
+from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.supplies import Supply
 
 
@@ -27,8 +26,8 @@ def _printed(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     q, k, v = tokens(supply, T, d_k, d_v)
     o, S = linear_attention.recurrent(q, k, v)
     G, c = slopes(squared, 0 * S, k, v), supply.rate("c", 1)[0]
-    ends = states(linear_attention.recurrent, 0 * S, q=q, k=k, v=v)
-    letters = {"q": q, "k": k, "v": v, "o": o, "S": Rows(ends, first=0), "G": G}
+    ends = states(linear_attention.recurrent, T, q, k, v)
+    letters = {"q": q, "k": k, "v": v, "o": o, "S": ends, "G": G}
     scaled = {"c": c, "H": c * G}
     return Numbers(letters | scaled, {"t": range(1, T + 1), "j": range(1, T + 1)})
 

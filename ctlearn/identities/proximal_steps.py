@@ -12,7 +12,7 @@ import numpy as np
 from ctlearn.identities.engine import STATEMENT, Sides, identity
 from ctlearn.identities.slopes import slope
 from ctlearn.identities.tokens import tokens
-from ctlearn.mixers import delta_rule, longhorn
+from ctlearn.mixers import delta_rule, longhorn, normalised_least_mean_squares
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.supplies import Supply
 
@@ -224,3 +224,99 @@ def linearised(
         return _square(R - S) / half + beta * pull
 
     return _away(cost, new, x["E"], _square(x["E"]) / half)
+
+
+def _overshoot(supply: Supply, *, length: int = 2, value: int = 1) -> tuple[Any, Any]:
+    """Errors at a key after a step of strength 1 from zero: explicit, and implicit."""
+    one = supply.real("one", 1) ** 0
+    k, v, S = length * one, value * one, 0 * one[:, None]
+    explicit = delta_rule.step(k, k, v, beta=one[0], S=S)[1]
+    implicit = longhorn.step(k, k, v, beta=one, S=S)[1]
+    return explicit.T @ k - v, implicit.T @ k - v
+
+
+def _printed_overshoot(supply: Supply) -> Numbers:
+    explicit, implicit = _overshoot(supply)
+    return Numbers({"e": explicit[0], r"\hat{e}": implicit[0], "k": 2, "v": 1})
+
+
+@identity(
+    title="At a long key the explicit step overshoots; the implicit one does not",
+    kind="counterexample",
+    statement=r"e = k (k v) - v = 3 \ne"
+    r" -\frac{1}{5} = k \frac{k v}{1 + k^2} - v = \hat{e}",
+    source="ours",
+    citations=("liu2024longhorn",),
+    worlds=("rationals", "floats"),
+    printed={
+        STATEMENT: AsPrinted(numbers=_printed_overshoot, worlds=("rationals", "floats"))
+    },
+    mutants={
+        "nothing is to be learned": {"value": 0},
+        "a key of zero": {"length": 0},
+    },
+)
+def overshoots(supply: Supply, *, length: int = 2, value: int = 1) -> Sides:
+    """From zero the error is -1: one step makes it 3, the other -1/5."""
+    return _overshoot(supply, length=length, value=value)
+
+
+def _printed_strong(supply: Supply, d_k: int) -> Numbers:
+    return Numbers({"k": supply.real("k", d_k)})
+
+
+@identity(
+    title="However strong, it goes no further than to the projection",
+    kind="limit",
+    statement=r"\lim_{\beta \to \infty} \frac{\beta}{1 + \beta k^\top k} ="
+    r" \frac{1}{k^\top k}",
+    source="ours; the projection is nagumo1967's",
+    citations=("liu2024longhorn", "nagumo1967"),
+    worlds=("rationals",),
+    printed={
+        STATEMENT: AsPrinted(
+            numbers=_printed_strong,
+            worlds=("rationals",),
+            equivalent=dict.fromkeys(
+                (
+                    "1 → nothing (line 1, column 38)",
+                    "1 → 2 (line 1, column 38)",
+                ),
+                "it vanishes beside what grows",
+            ),
+        )
+    },
+    mutants={
+        "a strength of one": {"reached": False},
+        "one half of the projection": {"mu": 2},
+        "the key's length, not its square": {"root": True},
+    },
+)
+def strong(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    reached: bool = True,
+    mu: int = 1,
+    root: bool = False,
+) -> Sides:
+    """The state after one token, as its strength grows, and after NLMS's."""
+    import sympy
+
+    x = _draw(supply, d_k, d_v)
+    k = x["k"]
+    k[0] = 2 + k[0] ** 2  # a zero key has no projection
+    strength = sympy.Symbol("beta", positive=True)
+    beta = np.repeat(strength, d_v)
+    S = longhorn.step(x["q"], k, x["v"], beta=beta, S=x["S"])[1]
+    given = {"mu": k[0] ** 0 / mu, "eps": 0 * k[0], "S": x["S"]}
+    if root:
+        given["eps"] = sympy.sqrt(k @ k) - k @ k
+    projected = normalised_least_mean_squares.step(x["q"], k, x["v"], **given)[1]
+
+    def end(y: Any) -> Any:
+        y = sympy.together(y)
+        return sympy.limit(y, strength, sympy.oo) if reached else y.subs(strength, 1)
+
+    return np.array([end(y) for y in S.ravel()]).reshape(S.shape), projected

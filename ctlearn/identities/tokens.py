@@ -1,9 +1,11 @@
-"""What many checks draw and compare: tokens, and all that a step returns."""
+"""What many checks draw and compare: tokens, all of a step, states in time."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ctlearn.printed import Rows
 from ctlearn.supplies import Supply
 
 
@@ -26,3 +28,12 @@ def mesa_inputs(supply: Supply, T: int, d_k: int, d_v: int) -> dict[str, np.ndar
 def flat(*arrays: Any) -> np.ndarray:
     """All numbers of all arrays, in one row."""
     return np.concatenate([np.ravel(x) for x in arrays])
+
+
+def states(form: Callable, T: int, *arguments: Any, **others: Any) -> Rows:
+    """The state after 0, 1, ..., T tokens; arguments have a row for each token."""
+    ends = [
+        form(*(x[:t] for x in arguments), **{n: x[:t] for n, x in others.items()})[1]
+        for t in range(T + 1)
+    ]
+    return Rows(np.array(ends), first=0)

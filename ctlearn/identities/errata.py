@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.identities.engine import STATEMENT, Sides, identity
-from ctlearn.identities.histories import letters, omega_step, states, tokens
+from ctlearn.identities.histories import letters, omega_step, rated, states
 from ctlearn.inner import Linear, Momentum
 from ctlearn.memory import decay_between
 from ctlearn.mixers import gated_delta_rule, rwkv7, titans
@@ -33,7 +33,7 @@ def _slope(x: dict[str, Array], W: Array) -> Array:
 
 
 def _slope_numbers(supply: Supply, d_k: int, d_v: int) -> Numbers:
-    x, W = tokens(supply, 1, d_k, d_v), supply.real("W", d_k, d_v)
+    x, W = rated(supply, 1, d_k, d_v), supply.real("W", d_k, d_v)
     return Numbers({"G": _slope(x, W), "W": W, "k": x["k"][0], "v": x["v"][0]})
 
 
@@ -55,7 +55,7 @@ def squared_slope(
     supply: Supply, d_k: int, d_v: int, *, half: int = 1, factor: int = 2
 ) -> dict[str, Sides]:
     """A learned rate takes the factor up; two texts with one rate differ by it."""
-    x, W = tokens(supply, 1, d_k, d_v), supply.real("W", d_k, d_v)
+    x, W = rated(supply, 1, d_k, d_v), supply.real("W", d_k, d_v)
     G = _slope(x, W) / half
     once = np.outer(x["k"][0], x["k"][0] @ W - x["v"][0])
     return {"printed": (once, G), "corrected": (factor * once, G)}
@@ -69,7 +69,7 @@ def _sum_numbers(supply: Supply, d_k: int, d: int) -> Numbers:
 
 def _chunk_tokens(supply: Supply, d_k: int, d: int) -> tuple[dict[str, Array], Array]:
     """A mini-batch of as many tokens as a value has channels."""
-    x = tokens(supply, d, d_k, d)
+    x = rated(supply, d, d_k, d)
     none = 0 * x["beta"] + minus_infinity(x["beta"])
     x |= {"log_mu": none, "log_decay": supply.log_decay("a", d)}
     return x, supply.real("W", d_k, d)
@@ -119,7 +119,7 @@ def chunk_weights(
 
 def _momentum(supply: Supply, T: int, d_k: int, d_v: int) -> tuple[Any, ...]:
     """Tokens with all of Titans' gates, its M and P from any start, and the slopes."""
-    x = tokens(supply, T, d_k, d_v)
+    x = rated(supply, T, d_k, d_v)
     x |= {n: supply.log_decay(n, T) for n in ("log_decay", "log_mu")}
     start, moving = (supply.real(name, d_k, d_v) for name in "MP")
     S = _begun(start)._replace(P=Linear(moving))
@@ -215,7 +215,7 @@ def surprise_sign(
 
 
 def _rates_numbers(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
-    x, S = tokens(supply, T, d_k, d_v), supply.real("S", d_k, d_v)
+    x, S = rated(supply, T, d_k, d_v), supply.real("S", d_k, d_v)
     x |= {"log_decay": supply.log_decay("a", T)}
     ends = states(gated_delta_rule.recurrent, S, **x)
     return letters(x | {"alpha": exp(x.pop("log_decay"))}, ends)
@@ -246,7 +246,7 @@ def written_rate(
     fades: int = 0,
 ) -> dict[str, Sides]:
     """One token from any state; the print writes 1 / beta times too much."""
-    x, S = tokens(supply, 1, d_k, d_v), supply.real("S", d_k, d_v)
+    x, S = rated(supply, 1, d_k, d_v), supply.real("S", d_k, d_v)
     x |= {"log_decay": supply.log_decay("a", 1)}
     x |= {"beta": x["beta"] ** 0} if one else {}
     _, after = gated_delta_rule.recurrent(**x, S=S)
@@ -261,7 +261,7 @@ def written_rate(
 
 def _rwkv7_tokens(supply: Supply, T: int, d_k: int, d_v: int) -> dict[str, Array]:
     """One rate for all channels of a token, which the print has."""
-    x = tokens(supply, T, d_k, d_v)
+    x = rated(supply, T, d_k, d_v)
     x |= {"kappa": supply.real("kappa", T, d_k) / 2}
     x |= {"a": np.repeat(x["beta"][:, None], d_k, axis=1)}
     return x | {"log_decay": supply.log_decay("w", T, d_k)}

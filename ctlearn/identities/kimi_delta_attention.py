@@ -3,7 +3,7 @@
 import numpy as np
 
 from ctlearn.identities.engine import STATEMENT, Sides, identity
-from ctlearn.identities.histories import letters, states, tokens
+from ctlearn.identities.histories import letters, rated, states
 from ctlearn.memory import decay_between, solve_unit_lower
 from ctlearn.mixers import kimi_delta_attention, longhorn
 from ctlearn.printed import AsPrinted, Numbers
@@ -14,7 +14,7 @@ Array = np.ndarray
 
 
 def _longhorn_numbers(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
-    x, S = tokens(supply, T, d_k, d_v), supply.real("S", d_k, d_v)
+    x, S = rated(supply, T, d_k, d_v), supply.real("S", d_k, d_v)
     rates = x | {"beta": np.repeat(x["beta"][:, None], d_v, axis=1)}
     return letters(x, states(longhorn.recurrent, S, **rates))
 
@@ -46,7 +46,7 @@ def longhorn_write(
     erase: int = 1,
 ) -> dict[str, Sides]:
     """One token from any state; what is printed overshoots the value by beta k'k."""
-    x, S = tokens(supply, 1, d_k, d_v), supply.real("S", d_k, d_v)
+    x, S = rated(supply, 1, d_k, d_v), supply.real("S", d_k, d_v)
     k, v, beta = length * x["k"], x["v"], x["beta"]
     rates = np.repeat(beta[:, None], d_v, axis=1)
     _, after = longhorn.recurrent(x["q"], k, v, beta=rates, S=S)
@@ -70,7 +70,7 @@ def _kimi_numbers(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
 
 
 def _kimi_tokens(supply: Supply, C: int, d_k: int, d_v: int) -> dict[str, Array]:
-    x = tokens(supply, C, d_k, d_v)
+    x = rated(supply, C, d_k, d_v)
     return x | {"k": x["k"] / 3, "log_decay": supply.log_decay("a", C, d_k)}
 
 
@@ -128,7 +128,7 @@ def _two_numbers(supply: Supply, d_k: int, d_v: int) -> Numbers:
 
 def _two_tokens(supply: Supply, d_k: int, d_v: int) -> tuple[dict[str, Array], Array]:
     """Two tokens of rate 1, for the report's table leaves the rates out."""
-    x = tokens(supply, 2, d_k, d_v)
+    x = rated(supply, 2, d_k, d_v)
     log_decay = supply.log_decay("a", 2, d_k)
     return x | {"beta": x["beta"] ** 0, "log_decay": log_decay}, exp(log_decay)
 

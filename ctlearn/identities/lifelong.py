@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.identities.engine import STATEMENT, Sides, identity
-from ctlearn.identities.histories import omega_step, tokens
+from ctlearn.identities.histories import omega_step, rated
 from ctlearn.mixers import delta_rule, linear_attention
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp
@@ -22,7 +22,7 @@ CYCLIC = "a trace is the same for both orders of its factors"
 
 def _pair(supply: Supply, d_k: int, d_v: int) -> tuple[Array, ...]:
     """A pair, a rate, a state, and any change of it."""
-    x = tokens(supply, 1, d_k, d_v)
+    x = rated(supply, 1, d_k, d_v)
     S, X = supply.real("S", d_k, d_v), supply.real("X", d_k, d_v)
     return x["k"], x["v"], x["beta"], S, X
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ctlearn import memory
 from ctlearn.identities.engine import STATEMENT, Identity, Sides, identity
-from ctlearn.identities.histories import tokens
+from ctlearn.identities.histories import rated
 from ctlearn.mixers import gated_delta_rule
 from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import exp, minus_infinity
@@ -347,7 +347,7 @@ def orders_differ(supply: Supply, *, forget: int = 1, erase: int = 1) -> Sides:
 
 def _gated_tokens(supply: Supply, C: int, d_k: int, d_v: int) -> dict[str, np.ndarray]:
     log_decay = supply.log_decay("a", C)
-    return tokens(supply, C, d_k, d_v) | {"log_decay": log_decay}
+    return rated(supply, C, d_k, d_v) | {"log_decay": log_decay}
 
 
 def _gated_chunk(

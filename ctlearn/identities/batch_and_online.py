@@ -140,7 +140,9 @@ def _free_more(*, factor: int = 2, add: int = 1) -> Sides:
     title="More batch steps are linear attention for a changed query",
     statement=r"W_n = 2 \eta \sum_{m=0}^{n-1} (I - 2 \eta K^\top K)^m K^\top V",
     source="ours; elementary",
-    printed={STATEMENT: AsPrinted(numbers=_printed_more, at={"symbols": {"T": 2}})},
+    printed={
+        STATEMENT: AsPrinted(numbers=_printed_more, worlds=("rationals", "floats"))
+    },
     free=_free_more,
     mutants={
         "the moment of the keys counts once": {"factor": 1},

@@ -197,7 +197,7 @@ def _printed_normaliser(supply: Supply) -> Numbers:
     statement=r"f_i = \frac{(k_1^\top q_i) v_1 + (k_2^\top q_i) v_2}"
     r"{k_1^\top q_i + k_2^\top q_i}, \quad q_2 = \frac{q_1 + q_3}{2}, \quad"
     r" f_2 = \frac{1}{2} \ne \frac{1}{3} = \frac{f_1 + f_3}{2}",
-    source="ours; a remark in the note on three identities",
+    source="ours; the theorem of sun2024ttt is for attention without it",
     citations=("sun2024ttt", "katharopoulos2020"),
     worlds=("rationals",),
     printed={STATEMENT: AsPrinted(numbers=_printed_normaliser)},
@@ -254,7 +254,7 @@ def _printed_ratio(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
         "the second learner starts elsewhere": {"start": 1},
         "the learners' steps differ": {"other": 2},
     },
-    at={"symbols": {"T": 3}},
+    at={"symbols": {"T": 2}},
 )
 def two_learners(
     supply: Supply,

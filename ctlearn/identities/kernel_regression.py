@@ -300,7 +300,7 @@ def _printed_unit(supply: Supply, T: int, d_k: int) -> Numbers:
     r" \exp(-\frac{1}{h^2}) \exp(\frac{q_t^\top k_j}{h^2})",
     as_printed=r"\exp(-\frac{\lVert q_t - k_j \rVert^2}{2 h^2}) ="
     r" \exp(\frac{q_t^\top k_j}{h^2})",
-    source="mcdermott2026, the line below eq. 12",
+    source="mcdermott2026, the line below eq. 11",
     citations=("mcdermott2026",),
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_unit, worlds=EXACT)},

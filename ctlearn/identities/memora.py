@@ -19,6 +19,8 @@ from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import exp, log
 from ctlearn.supplies import Supply
 
+FEW = {"floats": {"d_k": 2, "d_v": 2}}
+
 
 def _step(supply: Supply, d_k: int, d_v: int) -> dict[str, Any]:
     """One token of Memora: weights before and after, the loss's slope, both rates."""
@@ -62,7 +64,9 @@ def _printed_minimum(supply: Supply, d_k: int, d_v: int) -> Numbers:
     source="behrouz2025miras, eqs. 30 and 31, reported; the excess is ours",
     citations=("behrouz2025miras", "kivinen1997"),
     worlds=("floats",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_minimum, worlds=("floats",))},
+    printed={
+        STATEMENT: AsPrinted(numbers=_printed_minimum, worlds=("floats",), at=FEW)
+    },
     mutants={
         "the plain step, without the softmax": {"plain": True},
         "the weights before": {"stay": True},
@@ -118,6 +122,7 @@ def _printed_slopes(supply: Supply, d_k: int, d_v: int) -> Numbers:
         STATEMENT: AsPrinted(
             numbers=_printed_slopes,
             worlds=("floats",),
+            at=FEW,
             equivalent={
                 "W → w (line 1, column 96)": "the last weights have the same sum"
             },

@@ -68,7 +68,7 @@ def _free_ridge(*, own: int = 0, ridges: int = 1) -> Sides:
     statement=r"\sum_{j=1}^{t} \left(\prod_{r=j+1}^{t} \gamma_r\right)"
     r" \beta_j k_j (W^\top k_j - v_j)^\top + \mathrm{Diag}(\lambda) W = 0, \quad"
     r" o_t = W^\top q_t",
-    source="vonoswald2025mesanet",
+    source="vonoswald2025mesanet, in secondary reading",
     citations=("vonoswald2025mesanet", "wang2025ttr"),
     printed={
         STATEMENT: AsPrinted(

@@ -68,7 +68,7 @@ def _printed_unrolled(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     r" - \sum_{j=1}^{i} \beta_j \left(\sum_{r=j}^{i}"
     r" \left(\prod_{s=r+1}^{i} \alpha_s\right) \prod_{s=j+1}^{r} \mu_s\right)"
     r" (k_j^\top q_i) g_j",
-    source="ours; behrouz2025titans prints it for no momentum",
+    source="ours; behrouz2025titans has it without momentum, from memory",
     citations=("behrouz2025titans",),
     printed={STATEMENT: AsPrinted(numbers=_printed_unrolled)},
     mutants={

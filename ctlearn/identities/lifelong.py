@@ -194,7 +194,11 @@ def _slope(loss: Callable[[Array], Any], S: Array) -> Array:
         "an error of length 1, where the print is right": {"length": True},
         "the step climbs": {"sign": -1},
     },
-    at={"symbols": {"d_k": 2, "d_v": 2}, "floats": {"d_k": 4, "d_v": 3}},
+    at={
+        "symbols": {"d_k": 1, "d_v": 2},
+        "rationals": {"d_k": 3, "d_v": 2},
+        "floats": {"d_k": 4, "d_v": 3},
+    },
 )
 def unsquared_norm(
     supply: Supply,

@@ -214,13 +214,16 @@ def _three(supply: Supply, inner_batch: int, *, value: int = 1) -> dict[str, Any
 
 
 def _printed_three(supply: Supply) -> Numbers:
-    return Numbers({name: o[:, 0] for name, o in _three(supply, 2).items()})
+    x = dict.fromkeys("qkv", _ones(supply, 3)[:, 0])
+    answers = {name: o[:, 0] for name, o in _three(supply, 2).items()}
+    return Numbers(x | answers, {"t": range(1, 4)})
 
 
 @identity(
     title="In mini-batches of two it is neither attention nor the delta rule",
     kind="counterexample",
-    statement=r"o_1 = 1, \quad o_2 = 2 \ne 1 = d_2, \quad o_3 = 1 \ne 3 = a_3",
+    statement=r"q_t = k_t = v_t = 1, \quad o_1 = 1, \quad o_2 = 2 \ne 1 = d_2,"
+    r" \quad o_3 = 1 \ne 3 = a_3",
     source="ours; that mini-batches break the theorem is sun2024ttt's remark",
     citations=("sun2024ttt",),
     worlds=EXACT,
@@ -249,6 +252,12 @@ def _started(supply: Supply, start: int, rate: int = 2, query: int = 1) -> np.nd
     return ttt_linear.recurrent(query * x, x, 0 * x, beta=x[:, 0] / rate, S=S)[0]
 
 
+def _printed_start(supply: Supply) -> Numbers:
+    x = _ones(supply, 1)[:, 0]
+    letters = {"k": x, "q": x, "v": 0 * x, r"\beta": x / 2, "W_0": x[0]}
+    return Numbers(letters | {"o": _started(supply, 1)[:, 0]})
+
+
 @identity(
     title="From a start of its own it answers something to values that are all zero",
     kind="counterexample",
@@ -257,19 +266,7 @@ def _started(supply: Supply, start: int, rate: int = 2, query: int = 1) -> np.nd
     source="ours; that the learned start breaks the theorem is sun2024ttt's remark",
     citations=("sun2024ttt",),
     worlds=EXACT,
-    printed={
-        STATEMENT: AsPrinted(
-            numbers=lambda supply: Numbers(
-                {
-                    **{name: _ones(supply, 1)[:, 0] for name in ("k", "q")},
-                    **{"W_0": _ones(supply, 1)[0, 0], "v": 0 * _ones(supply, 1)[:, 0]},
-                    r"\beta": _ones(supply, 1)[:, 0] / 2,
-                    "o": _started(supply, 1)[:, 0],
-                }
-            ),
-            worlds=EXACT,
-        )
-    },
+    printed={STATEMENT: AsPrinted(numbers=_printed_start, worlds=EXACT)},
     mutants={
         "from zero": {"start": 0},
         "a step that erases all of the start": {"rate": 1},
@@ -287,7 +284,7 @@ def learned_start(
 def _normed(
     supply: Supply, value: int, *, norm: bool = True, rate: int = 1
 ) -> np.ndarray:
-    """The last answer of the layer to two tokens of values in the plane."""
+    """The layer's answer after two tokens, whose values are scaled by `value`."""
     one = supply.real("one", 1)[0] ** 0
     k = one * np.eye(3, dtype=int)[:2]
     v = value * one * np.array([[0, 0, 1], [0, 1, 0]])
@@ -376,7 +373,9 @@ def averaging(
 
 def _printed_sum(supply: Supply) -> Numbers:
     paper, code = _paper_and_code(supply)
-    return Numbers({"o": paper[:, 0], r"\hat{o}": code[:, 0]})
+    x = dict.fromkeys("qkv", _ones(supply, 2)[:, 0])
+    answers = {"o": paper[:, 0], r"\hat{o}": code[:, 0]}
+    return Numbers(x | answers, {"t": range(1, 3)})
 
 
 def _paper_and_code(supply: Supply, n: int = 2, value: int = 1) -> tuple[Any, Any]:
@@ -389,7 +388,7 @@ def _paper_and_code(supply: Supply, n: int = 2, value: int = 1) -> tuple[Any, An
 @identity(
     title="The released mean is not the sum that the paper prints",
     kind="counterexample",
-    statement=r"o_1 = \hat{o}_1 = 1, \quad o_2 = 1 + 1 \ne"
+    statement=r"q_t = k_t = v_t = 1, \quad o_1 = \hat{o}_1 = 1, \quad o_2 = 1 + 1 \ne"
     r" \frac{1 + 1}{2} = \hat{o}_2",
     source="ours; sun2024ttt and its released code",
     citations=("sun2024ttt",),

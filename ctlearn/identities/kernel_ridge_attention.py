@@ -201,6 +201,16 @@ def _printed_residual(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers({"V": v, "O": o, "A": A, r"\lambda": ridge})
 
 
+def _free_residual(*, power: int = 1, sign: int = 1) -> Sides:
+    """For any number of pairs, whose values are those of coefficients C."""
+    import sympy
+
+    A, C = sympy.symbols("A C", commutative=False)
+    ridge = sympy.Symbol("lambda")
+    V = (A + ridge) * C
+    return sign * (V - A * C), ridge**power * C
+
+
 @identity(
     title="What the fit misses of a value is the ridge times the pair's coefficient",
     statement=r"V - O = \lambda (A + \lambda I)^{-1} V",
@@ -214,6 +224,7 @@ def _printed_residual(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
             at={"rationals": {"T": 3, "d_k": 2}, "floats": {"T": 4}},
         )
     },
+    free=_free_residual,
     mutants={
         "the coefficient alone": {"power": 0},
         "the ridge squared": {"power": 2},

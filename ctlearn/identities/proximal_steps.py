@@ -94,6 +94,17 @@ def longhorn_minimum(
     return _away(cost, S, E, _square(E) + seen * beta @ (E.T @ k) ** 2)
 
 
+def _free_error(*, implicit: bool = True, sign: int = 1) -> Sides:
+    """One channel's beta for all, any key: e is the error's row where it arrives."""
+    import sympy
+
+    S, e, k, k_T = sympy.symbols("S e k k^T", commutative=False)
+    beta = sympy.Symbol("beta")
+    v_T = k_T * S - e
+    before = k_T * (S + beta * k * e) - v_T
+    return before, (1 + sign * (beta if implicit else 0) * k_T * k) * e
+
+
 @identity(
     title="Its error is divided by 1 + beta k'k, however long the key",
     statement=r"S_1 = S_0 - k\, e_1^\top \mathrm{Diag}(\beta), \quad"
@@ -101,6 +112,7 @@ def longhorn_minimum(
     source="liu2024longhorn; elementary",
     citations=("liu2024longhorn",),
     printed={STATEMENT: AsPrinted(numbers=_printed_longhorn)},
+    free=_free_error,
     mutants={
         "the slope is taken where the step starts": {"implicit": False},
         "the key's length does not count": {"length": 0},

@@ -1,0 +1,119 @@
+"""A layer around a memory: all that the mechanisms share, written once.
+
+    q, k, v = split(convolution(W x))      heads of d_k, d_k and d_v channels
+    o, S    = mix(of q, k, v and gates)    what a mechanism is
+    y       = W_O (norm(o) * squash(gate(x)))
+
+A mechanism is a small subclass. It says by `width`, `normed` and `squash` which of
+these parts it has, by `inputs` what its update is given, in the letters of its file in
+`ctlearn.mixers`, and by `write` what that means to the one memory. The function that
+runs is an argument: `mix` is any form of `ctlearn.layers.memory`, or one like it.
+
+x, y [B, T, d_model]; q, k [B, T, H, d_k], v, o [B, T, H, d_v]. With grouped value heads
+each query and key head serves `n_value_heads / n_heads` heads of values, whose number
+is then H.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ctlearn.layers.backward import chunkwise
+from ctlearn.layers.convolution import Convolution
+
+
+class State(NamedTuple):
+    """What a mixer carries on: the convolution's last inputs or None, the memory."""
+
+    recent: Tensor | None
+    S: Any
+
+
+class Mixer(nn.Module, ABC):
+    """forward(x, state) -> (y, state), so that a sequence may come in pieces.
+
+    Raises
+    ------
+    ValueError
+        A size is below 1, or `n_value_heads` is no multiple of `n_heads`.
+    """
+
+    # tokens that the short convolution sees; 0 for none
+    width: ClassVar[int] = 0
+    # whether each head's answer is divided by its root mean square
+    normed: ClassVar[bool] = True
+    # what the output gate's logits go through; None for no gate
+    squash: ClassVar[Callable[[Tensor], Tensor] | None] = None
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        n_heads: int,
+        d_k: int,
+        d_v: int,
+        n_value_heads: int | None = None,
+        mix: Callable = chunkwise,
+    ):
+        super().__init__()
+        n_value_heads = n_heads if n_value_heads is None else n_value_heads
+        sizes = {"d_model": d_model, "n_heads": n_heads, "d_k": d_k, "d_v": d_v}
+        for name, size in (sizes | {"n_value_heads": n_value_heads}).items():
+            if size < 1:
+                raise ValueError(f"{name}: expected at least 1, got {size}")
+        if n_value_heads % n_heads:
+            raise ValueError(
+                f"n_value_heads: expected a multiple of n_heads = {n_heads}, "
+                f"got {n_value_heads}"
+            )
+        self.n_heads, self.n_value_heads = n_heads, n_value_heads
+        self.d_k, self.d_v, self.mix = d_k, d_v, mix
+        keys, values = n_heads * d_k, n_value_heads * d_v
+        self.sizes = [keys, keys, values]
+        self.qkv = nn.Linear(d_model, sum(self.sizes), bias=False)
+        self.convolution = (
+            Convolution(sum(self.sizes), self.width) if self.width else None
+        )
+        self.norm = nn.RMSNorm(d_v, eps=1e-5) if self.normed else nn.Identity()
+        if self.squash is not None:
+            self.gate = nn.Linear(d_model, values, bias=False)
+        self.out = nn.Linear(values, d_model, bias=False)
+
+    @abstractmethod
+    def inputs(self, x: Tensor, q: Tensor, k: Tensor, v: Tensor) -> dict[str, Tensor]:
+        """The arguments of the mechanism's update but for S, by name, q among them."""
+
+    @abstractmethod
+    def write(self, *kv: Any, **gates: Any) -> dict[str, Tensor]:
+        """The arguments of `mix` but for q and S, of the inputs but for q."""
+
+    def answer(self, q: Tensor, S: Any, **inputs: Tensor) -> tuple[Tensor, Any]:
+        """What the mechanism makes of its inputs: o, and S after the last token."""
+        return self.mix(q, **self.write(**inputs), S=S)
+
+    def read(self, o: Tensor, x: Tensor, v: Tensor) -> Tensor:
+        """The layer's output, of the memory's answers."""
+        o, squash = self.norm(o), type(self).squash
+        if squash is not None:
+            o = o * squash(self.gate(x)).view_as(o)
+        return self.out(o.flatten(2))
+
+    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """The outputs, and the state to hand in with the tokens that follow."""
+        recent, S = (None, None) if state is None else state
+        qkv = self.qkv(x)
+        if self.convolution is not None:
+            qkv, recent = self.convolution(qkv, recent)
+        q, k, v = qkv.split(self.sizes, -1)
+        q, k = (self._serving_all(a.unflatten(-1, (-1, self.d_k))) for a in (q, k))
+        v = v.unflatten(-1, (-1, self.d_v))
+        o, S = self.answer(S=S, **self.inputs(x, q, k, v))
+        return self.read(o, x, v), State(recent, S)
+
+    def _serving_all(self, x: Tensor) -> Tensor:
+        """Each head of x once for every head of values that it serves."""
+        times = self.n_value_heads // self.n_heads
+        return x if times == 1 else torch.repeat_interleave(x, times, 2)

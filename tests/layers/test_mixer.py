@@ -1,0 +1,180 @@
+"""Every layer: in pieces as in one pass, causal, differentiable, its mechanism's."""
+
+import importlib
+import inspect
+import itertools
+import pkgutil
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
+
+from ctlearn import layers, mixers  # noqa: E402
+from ctlearn.layers.mixer import Mixer  # noqa: E402
+
+D_MODEL = 12
+# T tokens in pieces of these lengths; the first are shorter than the convolution
+PIECES = ([1, 1, 1, 34], [2, 35], [36, 1], [33, 1, 1, 1, 1], [17, 20], [0, 37])
+
+
+def leaves():
+    """The mixers of all modules of ctlearn.layers, by the module's name."""
+    found = {}
+    for module in pkgutil.iter_modules(layers.__path__):
+        members = vars(importlib.import_module(f"ctlearn.layers.{module.name}"))
+        for value in members.values():
+            own = getattr(value, "__module__", "") == f"ctlearn.layers.{module.name}"
+            if own and isinstance(value, type) and issubclass(value, Mixer):
+                found[module.name] = value
+    return {name: leaf for name, leaf in found.items() if not inspect.isabstract(leaf)}
+
+
+LEAVES = leaves()
+
+
+def built(name, *, n_heads=2, n_value_heads=4, d_k=6, d_v=5, **more):
+    """A layer in float64, its weights large enough for every part to count."""
+    torch.manual_seed(0)
+    sizes = {"n_heads": n_heads, "n_value_heads": n_value_heads, "d_k": d_k, "d_v": d_v}
+    layer = LEAVES[name](D_MODEL, **sizes, **more).double()
+    return layer.requires_grad_(False)
+
+
+def tokens(T, B=2, seed=1):
+    rng = torch.Generator().manual_seed(seed)
+    return torch.randn(B, T, D_MODEL, generator=rng, dtype=torch.float64)
+
+
+def tensors(state):
+    """All tensors of a state, which is tuples of tensors and None."""
+    if isinstance(state, tuple):
+        return [x for part in state for x in tensors(part)]
+    return [] if state is None else [state]
+
+
+def test_every_layer_is_named_by_a_mechanism():
+    assert LEAVES
+    assert set(LEAVES) <= set(mixers.mechanisms())
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_in_pieces_is_in_one_pass(name):
+    """Cases 20, 24 and 25."""
+    layer, x = built(name), tokens(37)
+    y, last = layer(x)
+    for lengths in PIECES:
+        pieces, state = [], None
+        for piece in x.split(lengths, 1):
+            y_piece, state = layer(piece, state)
+            pieces.append(y_piece)
+        torch.testing.assert_close(torch.cat(pieces, 1), y, rtol=1e-10, atol=1e-12)
+        for a, b in zip(tensors(state), tensors(last), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_state_may_be_used_twice(name):
+    layer, x = built(name), tokens(9)
+    _, state = layer(x[:, :5])
+    kept = [a.clone() for a in tensors(state)]
+    first, _ = layer(x[:, 5:], state)
+    second, _ = layer(x[:, 5:], state)
+    assert torch.equal(first, second)
+    assert all(map(torch.equal, tensors(state), kept))
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_the_future_is_not_read(name):
+    """Case 11: to the bit."""
+    layer, x = built(name), tokens(130)
+    changed = x.clone()
+    changed[:, 70:] = tokens(60, seed=2)
+    y, y_changed = layer(x)[0], layer(changed)[0]
+    assert torch.equal(y[:, :70], y_changed[:, :70])
+    assert not torch.equal(y[:, 70], y_changed[:, 70])
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_sequences_do_not_meet(name):
+    layer, x = built(name), tokens(20, B=3)
+    for b in range(3):
+        alone = layer(x[b : b + 1])[0]
+        torch.testing.assert_close(layer(x)[0][b : b + 1], alone)
+
+
+def one_head(name, value, b, h):
+    """What one sequence and head is given, as NumPy: constants are by head or one."""
+    value = value.numpy() if isinstance(value, torch.Tensor) else value
+    if np.ndim(value) >= 3:
+        return value[b, :, h]
+    return value[h] if np.ndim(value) == 1 and name != "angle" else value
+
+
+@pytest.mark.parametrize("n_value_heads", [2, 4])
+@pytest.mark.parametrize("name", LEAVES)
+def test_the_memory_is_the_mechanism(name, n_value_heads):
+    """What a layer gives its memory, the NumPy recurrence answers the same."""
+    layer, H = built(name, n_value_heads=n_value_heads), n_value_heads
+    rng = torch.Generator().manual_seed(3)
+    q, k, v = (
+        torch.randn(2, 37, H, d, generator=rng, dtype=torch.float64) for d in (6, 6, 5)
+    )
+    given = layer.inputs(tokens(37), q, k, v)
+    o, _ = layer.answer(S=None, **given)
+    recurrent = importlib.import_module(f"ctlearn.mixers.{name}").recurrent
+    for b, h in itertools.product(range(2), range(H)):
+        head = {n: one_head(n, value, b, h) for n, value in given.items()}
+        expected, _ = recurrent(**head)
+        np.testing.assert_allclose(o[b, :, h].numpy(), expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_gradients_are_those_of_differences(name):
+    layer = built(name, n_heads=1, n_value_heads=2, d_k=2, d_v=2)
+    _, state = layer(tokens(2, B=1))
+    weights = {n: p.detach() for n, p in layer.named_parameters()}
+
+    def outputs(x, *values):
+        given = dict(zip(weights, values, strict=True))
+        y, last = torch.func.functional_call(layer, given, (x, state))
+        return y, *tensors(last)
+
+    inputs = [tokens(5, B=1), *weights.values()]
+    inputs = [a.clone().requires_grad_() for a in inputs]
+    assert torch.autograd.gradcheck(outputs, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_weight_counts(name):
+    layer = built(name).requires_grad_(True)
+    layer(tokens(9))[0].square().sum().backward()
+    assert [n for n, p in layer.named_parameters() if not p.grad.abs().sum()] == []
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_weights_survive_a_round_trip(name):
+    layer, other = built(name), built(name)
+    for p in other.parameters():
+        p.data.zero_()
+    other.load_state_dict(layer.state_dict())
+    assert torch.equal(layer(tokens(9))[0], other(tokens(9))[0])
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_nothing_to_read_is_nothing_to_answer(name):
+    """Case 23."""
+    layer = built(name)
+    _, state = layer(tokens(5))
+    y, same = layer(tokens(0), state)
+    assert y.shape == (2, 0, D_MODEL)
+    assert all(map(torch.equal, tensors(state), tensors(same)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "names"),
+    [({"n_heads": 0}, "n_heads"), ({"n_value_heads": 3}, "n_value_heads")],
+)
+def test_sizes_that_cannot_be_are_refused(wrong, names):
+    with pytest.raises(ValueError, match=names):
+        built(next(iter(LEAVES)), **wrong)

@@ -1,5 +1,6 @@
 """The built site in a browser that can reach nothing but the site."""
 
+import json
 import re
 
 import pytest
@@ -142,7 +143,9 @@ def test_the_ledger_sorts_and_filters_and_needs_no_script(visit):
     titles = page.locator("table.ledger tbody tr td:first-child strong")
     page.get_by_role("button", name="Statement").click()
     shown = titles.all_inner_texts()
-    assert shown == sorted(shown, key=str.casefold)
+    # the browser's own order of letters, digits and signs, in a list of its own
+    order = "(a, b) => a.localeCompare(b, 'en', {numeric: true})"
+    assert shown == page.evaluate(f"titles => [...titles].sort({order})", shown)
     kind = rows.first.get_attribute("data-kind")
     page.get_by_label("Kind").select_option(kind)
     visible = page.locator("table.ledger tbody tr:visible")
@@ -171,6 +174,26 @@ def test_every_badge_leads_to_an_entry(site, pages):
     assert badges > 0
 
 
+def test_every_row_leads_to_the_line_of_its_check(site):
+    ledger = (site / "book" / "ledger.html").read_text(encoding="utf-8")
+    links = re.findall(r'href="\.\./(checks/[^"#]+)#(line-\d+)"', ledger)
+    assert len(links) == ledger.count("<tr id=")
+    for path, line in links:
+        code = (site / path).read_text(encoding="utf-8")
+        (shown,) = re.findall(rf'<span id="{line}".*', code)
+        assert "@" in shown or "def" in shown, (path, line)
+
+
+def test_every_erratum_has_its_section(site):
+    entries = json.loads((site.parent / "ledger.json").read_text())["entries"]
+    errata = [entry for entry in entries if entry["kind"] == "erratum"]
+    assert errata
+    html = (site / "book" / "errata.html").read_text(encoding="utf-8")
+    for entry in errata:
+        assert f'id="erratum-{entry["name"]}"' in html
+        assert f'href="ledger.html#ledger-{entry["name"]}"' in html
+
+
 def test_the_code_of_a_check_can_be_read(visit, axe):
     browser = visit()
     browser.open("book/ledger.html")
@@ -178,7 +201,7 @@ def test_the_code_of_a_check_can_be_read(visit, axe):
     address = link.get_attribute("href")
     link.click()
     line = browser.page.locator("#" + address.partition("#")[2])
-    assert line.is_visible()
+    line.wait_for(state="visible")
     assert line.inner_text().strip()
     assert violations(browser.page, axe) == []
     assert browser.faults == []

@@ -42,7 +42,7 @@ def _slope_numbers(supply: Supply, d_k: int, d_v: int) -> Numbers:
     kind="erratum",
     statement=r"G = 2 k (W^\top k - v)^\top",
     as_printed=r"G = k (W^\top k - v)^\top",
-    source="behrouz2025titans, eq. 17, for the loss of eq. 12",
+    source="Titans: behrouz2025titans, eq. 17, for the loss of eq. 12",
     citations=("behrouz2025titans",),
     printed={STATEMENT: AsPrinted(numbers=_slope_numbers)},
     mutants={
@@ -88,7 +88,7 @@ def _chunk_sum(x: dict[str, Array], W: Array) -> tuple[Array, Array, Array]:
     kind="erratum",
     statement=r"G = 2 K^\top \mathrm{Diag}(c) (K W - V)",
     as_printed=r"G = 2 K^\top (K W - V) \mathrm{Diag}(c)",
-    source="behrouz2025titans, eq. 17, with its missing 2, transposed",
+    source="Titans: behrouz2025titans, eq. 17, with its missing 2, transposed",
     citations=("behrouz2025titans",),
     printed={STATEMENT: AsPrinted(numbers=_sum_numbers, at={"symbols": {"d": 2}})},
     mutants={
@@ -148,7 +148,7 @@ MOMENTUM = AsPrinted(numbers=_momentum_numbers, at={"symbols": {"T": 2}})
     kind="erratum",
     statement=r"M_t = \alpha_t M_{t-1} + P_t",
     as_printed=r"M_t = \alpha_t M_t + P_t",
-    source="behrouz2025titans, eq. 32; its eq. 13 is right",
+    source="Titans: behrouz2025titans, eq. 32; its eq. 13 is right",
     citations=("behrouz2025titans",),
     printed={STATEMENT: MOMENTUM},
     mutants={
@@ -184,7 +184,7 @@ def decayed_memory(
     r" P_t = \mu_t P_{t-1} - \beta_t G_t",
     as_printed=r"M_t = \alpha_t M_{t-1} - P_t, \qquad"
     r" P_t = \mu_t P_{t-1} - \beta_t G_t",
-    source="behrouz2025miras, the row of behrouz2025titans in its table, reported",
+    source="MIRAS: behrouz2025miras, the row of Titans in its table, reported",
     citations=("behrouz2025miras", "behrouz2025titans"),
     printed={STATEMENT: MOMENTUM},
     mutants={
@@ -227,7 +227,7 @@ def _rates_numbers(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     statement=r"S_t = \alpha_t (I - \beta_t k_t k_t^\top) S_{t-1}"
     r" + \beta_t k_t v_t^\top",
     as_printed=r"S_t = \alpha_t (I - \beta_t k_t k_t^\top) S_{t-1} + k_t v_t^\top",
-    source="behrouz2025miras, its delta rule with a gate, reported",
+    source="MIRAS: behrouz2025miras, its delta rule with a gate, reported",
     citations=("behrouz2025miras", "yang2025gated"),
     printed={STATEMENT: AsPrinted(numbers=_rates_numbers)},
     mutants={
@@ -281,7 +281,7 @@ def _rwkv7_numbers(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     r" \kappa_t^\top\right) S_{t-1} + k_t v_t^\top",
     as_printed=r"S_t = \mathrm{Diag}(\alpha_t) \left(I - \beta_t \kappa_t"
     r" \kappa_t^\top\right) S_{t-1} + k_t v_t^\top",
-    source="behrouz2025miras, the row of peng2025goose in its table, reported",
+    source="MIRAS: behrouz2025miras, the row of RWKV-7 in its table, reported",
     citations=("behrouz2025miras", "peng2025goose"),
     printed={
         STATEMENT: AsPrinted(numbers=_rwkv7_numbers, at={"symbols": {"T": 2, "d_v": 2}})
@@ -329,7 +329,8 @@ def _window_numbers(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
     r" 2 \gamma_i k_i (M_{t-1}^\top k_i - v_i)^\top",
     as_printed=r"M_t = \alpha_t M_{t-1} - \sum_{i=t-w+1}^{t}"
     r" \gamma_i \lVert M_t^\top k_i - v_i \rVert^2",
-    source="behrouz2025nested, section 5, for the squared error; from a translation",
+    source="Nested Learning: behrouz2025nested, section 5, read in a translation; for "
+    "the squared error",
     citations=("behrouz2025nested", "behrouz2025atlas"),
     printed={
         STATEMENT: AsPrinted(

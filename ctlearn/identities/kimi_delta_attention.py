@@ -26,7 +26,7 @@ def _longhorn_numbers(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     r"\right) S_{t-1} + \frac{\beta_t}{1 + \beta_t k_t^\top k_t} k_t v_t^\top",
     as_printed=r"S_t = \left(I - \frac{\beta_t}{1 + \beta_t k_t^\top k_t} k_t k_t^\top"
     r"\right) S_{t-1} + \beta_t k_t v_t^\top",
-    source="kimi2025, table 7, the row of liu2024longhorn",
+    source="Kimi Linear: kimi2025, table 7, the row of Longhorn",
     citations=("kimi2025", "liu2024longhorn"),
     printed={STATEMENT: AsPrinted(numbers=_longhorn_numbers)},
     mutants={
@@ -88,7 +88,8 @@ def _kimi_chunk(x: dict[str, Array], *, rated: int = 1) -> tuple[Array, ...]:
     kind="erratum",
     statement=r"S^\prime = \mathrm{Diag}(\gamma_C) S + \bar{K}^\top (U - W S)",
     as_printed=r"S^\prime = \mathrm{Diag}(\gamma_C) S + \bar{K}^\top V",
-    source="kimi2025, listing 8b, line 29; its listing 1 and eq. 9 have U - W S",
+    source="Kimi Linear: kimi2025, listing 8b, line 29; listing 1 and eq. 9 have "
+    "U - W S",
     citations=("kimi2025",),
     printed={STATEMENT: AsPrinted(numbers=_kimi_numbers)},
     mutants={
@@ -140,7 +141,8 @@ def _two_tokens(supply: Supply, d_k: int, d_v: int) -> tuple[dict[str, Array], A
     r"\right) v_1 + (q_2^\top k_2) v_2",
     as_printed=r"o_2 = \left(q_2^\top \mathrm{Diag}(\alpha_2) (I - k_2 k_2^\top) k_1"
     r"\right) v_1 + (q_2^\top k_2) v_2",
-    source="kimi2025, the table of section 6.1, for two tokens; its eq. 1 is right",
+    source="Kimi Linear: kimi2025, the table of section 6.1, for two tokens; eq. 1 is "
+    "right",
     citations=("kimi2025",),
     printed={STATEMENT: AsPrinted(numbers=_two_numbers)},
     mutants={

@@ -294,7 +294,7 @@ def _omega_window_numbers(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers
     as_printed=r"M_t = \alpha_t M_{t-1} - \sum_{j=t-c}^{t}"
     r" 2 \gamma_j k_j (M_{t-1}^\top k_j - v_j)^\top",
     source="mcdermott2026, eq. 9, the range of its sum; eq. 7 has t - c + 1, as has "
-    "behrouz2025atlas, eq. 9",
+    "ATLAS, behrouz2025atlas, eq. 9",
     citations=("mcdermott2026", "behrouz2025atlas"),
     printed={
         STATEMENT: AsPrinted(

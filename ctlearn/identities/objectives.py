@@ -18,7 +18,7 @@ from ctlearn.supplies import Supply
         r" \quad \tfrac1r + \tfrac1s = 1"
     ),
     as_printed=r"W = \frac{A}{\lVert A \rVert_s^{s-2}}",
-    source="behrouz2025miras, eq. 24, reported",
+    source="MIRAS: behrouz2025miras, eq. 24, reported",
     citations=("behrouz2025miras",),
     worlds=("symbols", "floats"),
     mutants={

@@ -18,6 +18,11 @@ from typing import Any
 
 import pytest
 
+# Without a GPU, kernels run in Triton's interpreter. Triton asks once, when it is first
+# imported, which may be by any test: so here, before there is one.
+if not any(Path(gpu).exists() for gpu in ("/dev/nvidiactl", "/dev/kfd")):
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [

@@ -1,0 +1,30 @@
+"""How kernels are launched: one small table, and why.
+
+Nothing is tuned at run time: a choice depends on the head's sizes alone, so that a
+result does, too.
+"""
+
+from typing import NamedTuple
+
+
+class Launch(NamedTuple):
+    """The columns of a tile of values, and Triton's own options."""
+
+    V: int
+    how: dict[str, int]
+
+
+def padded(d: int) -> int:
+    """The columns of a tile that holds d channels.
+
+    A power of two, as all tiles; and 16 at least, which is the least that a product of
+    matrices takes.
+    """
+    return max(16, 1 << (d - 1).bit_length())
+
+
+def launch(kernel: str, d_k: int, d_v: int = 1) -> Launch:
+    """The choice for one kernel."""
+    if kernel == "pairs":
+        return Launch(0, {"num_warps": 2, "num_stages": 1})
+    return Launch(min(64, padded(d_v)), {"num_warps": 4, "num_stages": 2})

@@ -1,0 +1,251 @@
+"""Kernels on a CPU: an interpreter that knows bfloat16, and memory that starts as NaN.
+
+On a machine with a GPU the same tests run on it. Elsewhere `tests/conftest.py` has set
+TRITON_INTERPRET=1, before anything could import Triton.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
+pytest.importorskip("triton", reason='no Triton: pip install "ctlearn[torch]" on Linux')
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def widened(bits: np.ndarray) -> np.ndarray:
+    """The float32 of bfloat16 bits: they are its upper half."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def narrowed(x: np.ndarray) -> np.ndarray:
+    """The bits of the nearest bfloat16, ties to even; NaN stays NaN."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    # one less than half of what is dropped, and one more where what is kept is odd
+    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return np.where(np.isnan(x), 0x7FC0, rounded >> np.uint32(16)).astype(np.uint16)
+
+
+def teach_bfloat16(interpreter: Any, tl: Any) -> None:
+    """Let Triton's interpreter round to bfloat16, multiply in it, and refuse the rest.
+
+    It holds bfloat16 as its bits. Its casts truncate, and its arithmetic, products of
+    matrices too, is that of the bits as integers. Our kernels load and store bfloat16
+    and multiply matrices of it; other arithmetic on it raises.
+    """
+    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
+    cast, dot, binary = builder.cast_impl, builder.create_dot, builder.binary_op
+
+    def is_bits(x: Any) -> bool:
+        return x.dtype.scalar == tl.bfloat16
+
+    def wide(x: Any) -> Any:
+        return handle(widened(x.data), tl.float32) if is_bits(x) else x
+
+    def new_cast(self: Any, x: Any, dtype: Any, *_: Any) -> Any:
+        x = wide(x)
+        if dtype.scalar == tl.bfloat16:
+            return handle(narrowed(x.data), tl.bfloat16)
+        return cast(self, x, dtype)
+
+    def new_dot(self: Any, x: Any, y: Any, total: Any, *how: Any) -> Any:
+        return dot(self, wide(x), wide(y), total, *how)
+
+    def new_binary(self: Any, x: Any, y: Any, operation: Any) -> Any:
+        if is_bits(x) or is_bits(y):
+            raise TypeError("arithmetic on bfloat16: kernels compute in float32")
+        return binary(self, x, y, operation)
+
+    builder.cast_impl = builder.create_fp_to_fp = new_cast
+    builder.create_dot, builder.binary_op = new_dot, new_binary
+
+
+def patch_once(interpreter: Any, tl: Any) -> None:
+    """Patch the language once a launch, and not at every call of a function.
+
+    The calls would take longer than what is computed. Functions of ours see it as `tl`,
+    those of the language itself, such as `zeros`, as `core`.
+    """
+    patch = interpreter._patch_lang
+
+    def patch_both(kernel: Any) -> Any:
+        scope = patch(kernel)
+        scope._changes += patch(tl.zeros.fn)._changes
+        return scope
+
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        return self.rewrite()(*arguments, **named)
+
+    interpreter._patch_lang = patch_both
+    interpreter.InterpretedFunction.__call__ = call
+
+
+if INTERPRETED:
+    import triton.language
+    import triton.runtime.interpreter
+
+    teach_bfloat16(triton.runtime.interpreter, triton.language)
+    patch_once(triton.runtime.interpreter, triton.language)
+
+
+@pytest.fixture(scope="session")
+def device() -> str:
+    """Where kernels run."""
+    return "cpu" if INTERPRETED else "cuda"
+
+
+@pytest.fixture(autouse=True)
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that is asked for empty starts as NaN: what is not written shows."""
+
+    def filled(make: Callable) -> Callable:
+        def empty(*arguments: Any, **named: Any) -> Any:
+            x = make(*arguments, **named)
+            return x.fill_(torch.nan) if x.is_floating_point() else x
+
+        return empty
+
+    for name in ("empty", "empty_like", "empty_strided"):
+        monkeypatch.setattr(torch, name, filled(getattr(torch, name)))
+
+
+Inputs = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def drawn(device: str) -> Callable[..., Inputs]:
+    """Inputs of the family in some dtype; keys of length one, erased along themselves.
+
+    erase is "no", "keys" for e = k, or "own" for an e of its own.
+    """
+
+    def draw(
+        T: int,
+        gates: str = "none",
+        erase: str = "no",
+        *,
+        d: tuple[int, int] = (16, 24),
+        heads: tuple[int, int] = (2, 2),
+        dtype: Any = torch.float32,
+        seed: int = 0,
+    ) -> Inputs:
+        rng = torch.Generator().manual_seed(seed)
+        (B, H), (d_k, d_v) = heads, d
+
+        def normal(*shape: int) -> Any:
+            return torch.randn(*shape, generator=rng).to(device, dtype)
+
+        def uniform(*shape: int) -> Any:
+            return torch.rand(*shape, generator=rng).to(device, dtype)
+
+        k = torch.nn.functional.normalize(normal(B, T, H, d_k).float(), dim=-1)
+        x = {"q": normal(B, T, H, d_k), "k": k.to(dtype), "z": normal(B, T, H, d_v)}
+        if erase != "no":
+            x["e"] = x["k"] if erase == "keys" else x["k"] * uniform(B, T, H, d_k)
+        if gates != "none":
+            shape = (B, T, H) if gates == "scalar" else (B, T, H, d_k)
+            x["log_decay"] = -uniform(*shape)
+        return x | {"beta": uniform(B, T, H), "S": normal(B, H, d_k, d_v)}
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def by_recurrence() -> Callable[..., tuple]:
+    """What the recurrence in float64 makes of the same numbers."""
+    from ctlearn.layers import memory
+
+    return lambda x, **how: memory.recurrent(**without_beta(x, torch.float64), **how)
+
+
+@pytest.fixture(scope="session")
+def by_torch() -> Callable[..., tuple]:
+    """What torch makes of them: the error that is fair.
+
+    In half precision that is the plan in chunks as torch runs it on a GPU: its products
+    of matrices take operands of the dtype, and give float32.
+    """
+    from ctlearn.layers import memory
+
+    def run(x: Inputs, *, read_first: bool = False) -> tuple:
+        dtype = x["k"].dtype
+        wide = without_beta(x, torch.float32)
+        if dtype == torch.float32:
+            return memory.chunkwise(**wide, read_first=read_first)
+        S, outputs = wide.pop("S"), []
+        for start in range(0, wide["k"].shape[1], 64):
+            part = {
+                n: a[:, start : start + 64].transpose(1, 2) for n, a in wide.items()
+            }
+            o, S = narrow_chunk(**part, S=S, late=int(read_first), dtype=dtype)
+            outputs.append(o.transpose(1, 2))
+        return torch.cat(outputs, 1).to(dtype), S
+
+    return run
+
+
+def narrow_chunk(
+    q: Any,
+    k: Any,
+    z: Any,
+    S: Any,
+    late: int,
+    dtype: Any,
+    e: Any = None,
+    log_decay: Any = None,
+) -> tuple:
+    """A chunk [B, H, C, d] in float32, its products' operands rounded to `dtype`."""
+
+    def product(x: Any, y: Any) -> Any:
+        return x.to(dtype).float() @ y.to(dtype).float()
+
+    C = k.shape[2]
+    i = torch.arange(C, device=k.device)
+    g = torch.zeros_like(k) if log_decay is None else log_decay
+    g = g[..., None].expand_as(k) if g.dim() < k.dim() else g
+    crossed = (i[:, None, None] >= i[:, None]) & (i[:, None] > i)
+    sums = torch.einsum("imj,bhmd->bhijd", crossed.float(), g)
+    after = sums.exp() * (i[:, None] >= i)[..., None]
+    since = g.cumsum(2).exp()
+    P = (q[..., :, None, :] * k[..., None, :, :] * after).sum(-1)
+    R = z
+    if e is not None:
+        kept, before = since, after
+        if late:
+            kept = (g.cumsum(2) - g).exp()
+            before = (sums - g[..., None, :]).exp()
+        L = (e[..., :, None, :] * k[..., None, :, :] * before).sum(-1).tril(-1)
+        one = torch.eye(C, device=k.device)
+        A = torch.linalg.solve_triangular(one + L, one.expand_as(L), upper=False)
+        X = z - product(kept * e, S)
+        R = X + product(A - one, X)
+    o = product(since * q, S) + product(P, R)
+    ahead = after[..., -1, :, :]
+    S = since[..., -1, :, None] * S + product((ahead * k).mT, R)
+    return o, S
+
+
+def without_beta(x: Inputs, dtype: Any) -> Inputs:
+    """The inputs with beta taken into z and e, in some dtype."""
+    x = {name: a.to(dtype) for name, a in x.items()}
+    beta = x.pop("beta")[..., None]
+    return x | {name: beta * x[name] for name in ("z", "e") if name in x}
+
+
+@pytest.fixture(scope="session")
+def gap() -> Callable[[Any, Any], float]:
+    """The difference of two tensors in norm, relative to the second, in float64."""
+
+    def measure(found: Any, truth: Any) -> float:
+        assert found.shape == truth.shape
+        assert found.isfinite().all()
+        if not truth.numel():
+            return 0.0
+        size = truth.double().norm().clamp(min=1e-30)
+        return float((found.double() - truth.double()).norm() / size)
+
+    return measure

@@ -54,12 +54,16 @@ class FamilyTree(SphinxDirective):
         return [open_lists[0]]
 
     def leaf(self, mechanism: Mechanism) -> nodes.Element:
-        """One mechanism: a link to its section, and what it takes to go up."""
-        if not mechanism.limits:
-            return build("li", link(mechanism))
-        (setting,) = parsed(self, f"if ${mechanism.limits[0].setting}$")
-        span = build("span", *setting.children, class_="setting")
-        return build("li", link(mechanism), span)
+        """One mechanism: a link to its section, what it takes to go up, its chapter."""
+        parts = [link(mechanism)]
+        if mechanism.limits:
+            (setting,) = parsed(self, f"if ${mechanism.limits[0].setting}$")
+            parts.append(build("span", *setting.children, class_="setting"))
+        page = chapter_page(self.env, mechanism.chapter)
+        if page:
+            (chapter,) = parsed(self, f"chapter {{doc}}`/{page}`")
+            parts.append(build("span", *chapter.children, class_="chapter"))
+        return build("li", *parts)
 
 
 class Mechanisms(SphinxDirective):

@@ -24,7 +24,7 @@ RANKS = (
     | {"supplies", "systems", "waves", "windows"},
     {"mechanism", "printed"},
     {"mixers"},
-    {"identities", "tasks", "explore", "layers", "plots", "listing"},
+    {"identities", "tasks", "explore", "kernels", "layers", "plots", "listing"},
     {"__main__"},
 )
 

@@ -1,4 +1,4 @@
-"""What the layers' gates share: steps of time, rates, keys of length one."""
+"""What layers do to keys and gates before these reach the memory."""
 
 import math
 
@@ -8,6 +8,11 @@ from torch import Tensor, nn
 
 # Time steps at the start: log-uniform between the first two, none below the last.
 SHORTEST, LONGEST, FLOOR = 1e-3, 1e-1, 1e-4
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of states and sums: float32 for half precision, else `dtype`."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 class Passing(nn.Module):
@@ -34,11 +39,11 @@ class Passing(nn.Module):
     @property
     def A(self) -> Tensor:
         """Minus the rates of the heads, [heads]."""
-        return -self.A_log.exp()
+        return -self.A_log.to(wide(self.A_log.dtype)).exp()
 
     def time(self, x: Tensor) -> Tensor:
         """Delta [B, T, heads] or [B, T, heads, d_k]."""
-        step = self.project(x).unflatten(-1, self.bias.shape)
+        step = self.project(x).to(wide(x.dtype)).unflatten(-1, self.bias.shape)
         return F.softplus(step + self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -47,17 +52,18 @@ class Passing(nn.Module):
         return A * self.time(x)
 
 
-def rates(logits: Tensor) -> Tensor:
-    """Numbers in (0, 1)."""
-    return logits.sigmoid()
-
-
 def unit(x: Tensor) -> Tensor:
     """Length one, x / sqrt(x'x + 10^-6), but for vectors that are nearly zero.
 
     The small number stands under the root, so that a zero vector has a gradient.
     """
     return x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
+
+
+def elu_plus_one(x: Tensor) -> Tensor:
+    """1 + x where x > 0, exp(x) elsewhere: above zero. [katharopoulos2020, eq. 7]"""
+    # elu(x) + 1 itself would round to zero where exp(x) does not
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
 
 
 def low_rank(d_in: int, rank: int, d_out: int, *, bias: bool) -> nn.Module:

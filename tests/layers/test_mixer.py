@@ -34,10 +34,11 @@ LEAVES = leaves()
 
 
 def built(name, *, n_heads=2, n_value_heads=4, d_k=6, d_v=5, **more):
-    """A layer in float64, its weights large enough for every part to count."""
+    """A layer in float64 whose weights ask for no gradient."""
     torch.manual_seed(0)
     sizes = {"n_heads": n_heads, "n_value_heads": n_value_heads, "d_k": d_k, "d_v": d_v}
-    layer = LEAVES[name](D_MODEL, **sizes, **more).double()
+    constants = mixers.mechanisms()[name].constants
+    layer = LEAVES[name](D_MODEL, **sizes, **constants, **more).double()
     return layer.requires_grad_(False)
 
 
@@ -111,6 +112,13 @@ def one_head(name, value, b, h):
     return value[h] if np.ndim(value) == 1 and name != "angle" else value
 
 
+def turned(x, angle):
+    """Pairs of channels as complex numbers, turned by t angles at token t."""
+    z = x[:, ::2] + 1j * x[:, 1::2]
+    z = z * np.exp(1j * np.arange(len(x))[:, None] * angle)
+    return np.stack([z.real, z.imag], -1).reshape(x.shape)
+
+
 @pytest.mark.parametrize("n_value_heads", [2, 4])
 @pytest.mark.parametrize("name", LEAVES)
 def test_the_memory_is_the_mechanism(name, n_value_heads):
@@ -125,6 +133,9 @@ def test_the_memory_is_the_mechanism(name, n_value_heads):
     recurrent = importlib.import_module(f"ctlearn.mixers.{name}").recurrent
     for b, h in itertools.product(range(2), range(H)):
         head = {n: one_head(n, value, b, h) for n, value in given.items()}
+        if "angle" in head.keys() - inspect.signature(recurrent).parameters:
+            angle = head.pop("angle")
+            head |= {n: turned(head[n], angle) for n in ("q", "k")}
         expected, _ = recurrent(**head)
         np.testing.assert_allclose(o[b, :, h].numpy(), expected, rtol=1e-9, atol=1e-11)
 

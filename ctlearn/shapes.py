@@ -632,7 +632,7 @@ def check(
         if symbol is None or value is None or _is_record(value):
             continue
         if symbol.role == "size":
-            _check_size(name, value, least=0 if symbol.range.startswith("0") else 1)
+            check_size(name, value, least=0 if symbol.range.startswith("0") else 1)
         if not symbol.shapes:
             continue
         shapes = (own[name],) if own and name in own else symbol.shapes
@@ -675,7 +675,8 @@ def check_shape(
     raise ValueError(f"{name}: expected {expected}, got shape {found}")
 
 
-def _check_size(name: str, value: Any, *, least: int) -> None:
+def check_size(name: str, value: Any, *, least: int) -> None:
+    """Raise TypeError if `value` is no integer, ValueError if it is below `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected an integer, got {value!r}")
     if value < least:

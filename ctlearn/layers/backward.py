@@ -11,143 +11,285 @@ the gradients do and dS':
     dR = P' do + K dS',   dX = (I + L)^{-T} dR,   dz = dX,   dL = -dX R'
     dS = a dS' + Q' do - E' dX
 
-Only this last line waits for the chunk behind it. What came before a segment is kept
-from the way forward; all else is computed again, so that no more is kept than the
-inputs and one state a segment.
+Only the first and the last line wait for the chunk behind. What came before a segment
+is kept from the way forward; all else is computed again, so that no more is kept than
+the inputs and one state a segment, and nothing of either when no gradient is asked for.
+
+With no graph to record, products go into buffers that are there already, and the
+inverse is formed in place: that is where this rung is faster than the first. Both ways
+are operators of torch, which torch.compile calls and does not look into.
 """
 
-from typing import Any
+from collections.abc import Iterable
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ctlearn.layers.decay import Decay, decay_of
+from ctlearn.layers.arguments import check, check_decay
+from ctlearn.layers.decay import Decay, Seen, decay_of
 from ctlearn.layers.memory import (
     Tokens,
     chunked,
-    forward_segment,
     initial_state,
-    inverse_unit_lower,
     segments,
     unchunked,
 )
 
+# Rows of the chunk's triangular system that are solved; larger blocks are merged.
+BLOCK = 32
 
-def chunkwise(
+
+def chunkwise(  # noqa: PLR0913 - those of all plans, and a size
     q: Tensor,
     k: Tensor,
     z: Tensor,
     *,
     e: Tensor | None = None,
     log_decay: Tensor | None = None,
+    beta: Tensor | None = None,
     S: Tensor | None = None,
     read_first: bool = False,
-    chunk_size: int = 64,
+    chunk_size: int = 32,
 ) -> tuple[Tensor, Tensor]:
-    """As `ctlearn.layers.memory.chunkwise`, at a fraction of the memory to train."""
+    """As `ctlearn.layers.memory.chunkwise`, faster, and at a fraction of the memory.
+
+    Gradients are given once: those of gradients are the first rung's to find.
+    """
+    check(q=q, k=k, z=z, e=e, log_decay=log_decay, beta=beta, S=S)
+    check(chunk_size=chunk_size)
     S = initial_state(k, z, S)
-    return _Chunkwise.apply(q, k, z, e, log_decay, S, read_first, chunk_size)
+    given = (q, k, z, e, log_decay, beta, S)
+    keep = torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in given
+    )
+    o, S, _ = _forward(*given, read_first, chunk_size, keep)
+    return o, S
 
 
-class _Chunkwise(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        q, k, z, e, log_decay, S, read_first, chunk_size = inputs
-        tokens = Tokens(q, k, z, e, log_decay)
-        outputs, starts = [], []
-        for segment in segments(k, chunk_size):
+@torch.library.custom_op(
+    "ctlearn::memory_chunkwise",
+    mutates_args=(),
+    schema="(Tensor q, Tensor k, Tensor z, Tensor? e, Tensor? log_decay, Tensor? beta, "
+    "Tensor S, bool read_first, int chunk_size, bool keep) -> (Tensor, Tensor, Tensor)",
+)
+def _forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The outputs, the last state, and if asked to keep them the segments' first."""
+    tokens, (S, read_first, chunk_size, keep) = Tokens(*inputs[:6]), inputs[6:]
+    if tokens.log_decay is not None:
+        check_decay("log_decay", tokens.log_decay)
+    z, starts, shape = tokens.z, [], S.shape
+    o = z.new_empty(z.shape)
+    S = S.flatten(0, 1)
+    for segment in segments(tokens.k, chunk_size):
+        if keep:
             starts.append(S)
-            o, S = forward_segment(tokens.part(segment), S, read_first, chunk_size)
-            outputs.append(o)
-        ctx.save_for_backward(q, k, z, e, log_decay, *starts)
-        ctx.read_first, ctx.chunk_size = read_first, chunk_size
-        o = torch.cat(outputs, 1) if outputs else torch.zeros_like(z)
-        return o, S if outputs else S.clone()
+        run = _run(tokens.part(segment), S, read_first, chunk_size)
+        read = torch.matmul(run.Q, run.states[:-1])
+        read.flatten(0, 1).baddbmm_(run.P.flatten(0, 1), run.R.flatten(0, 1))
+        _put(read, o[:, segment])
+        # a copy, so that the segment's other states can be forgotten
+        S = run.states[-1].clone()
+    kept = torch.stack(starts) if starts else S.new_empty(0, *S.shape)
+    return o, S.clone().view(shape), kept
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        do, dS = gradients
-        tokens, starts = Tokens(*ctx.saved_tensors[:5]), ctx.saved_tensors[5:]
-        parts = []
-        todo = list(zip(segments(tokens.k, ctx.chunk_size), starts, strict=True))
-        for segment, S in reversed(todo):
-            here, gradients = tokens.part(segment), (do[:, segment], dS)
-            found, dS = _backward_segment(
-                here, S, gradients, ctx.read_first, ctx.chunk_size
-            )
-            parts.append(found)
-        if not parts:
-            return *(None if x is None else x.clone() for x in tokens), dS, None, None
-        whole = [
-            None if x[0] is None else torch.cat(x[::-1], 1)
-            for x in zip(*parts, strict=True)
-        ]
-        return *whole, dS, None, None
+
+@_forward.register_fake
+def _(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    _, k, z, _, _, _, S, _, chunk_size, keep = inputs
+    kept = len(segments(k, chunk_size)) if keep else 0
+    B, H, *sizes = S.shape
+    return (
+        z.new_empty(z.shape),
+        S.new_empty(S.shape),
+        S.new_empty(kept, B * H, *sizes),
+    )
+
+
+def _remember(ctx: Any, inputs: tuple, output: tuple) -> None:
+    *tokens, _, ctx.read_first, ctx.chunk_size, _ = inputs
+    ctx.save_for_backward(*tokens, output[2])
+
+
+def _gradients(ctx: Any, do: Tensor, dS: Tensor, _: Tensor) -> tuple:
+    *tokens, starts = ctx.saved_tensors
+    found = _backward(do, dS, *tokens, starts, ctx.read_first, ctx.chunk_size)
+    dS = found.pop()
+    given = (None if x is None else found.pop(0) for x in tokens)
+    return *given, dS, None, None, None
+
+
+_forward.register_autograd(_gradients, setup_context=_remember)
+
+
+@torch.library.custom_op(
+    "ctlearn::memory_chunkwise_backward",
+    mutates_args=(),
+    schema="(Tensor do, Tensor dS, Tensor q, Tensor k, Tensor z, Tensor? e, "
+    "Tensor? log_decay, Tensor? beta, Tensor starts, bool read_first, int chunk_size) "
+    "-> Tensor[]",
+)
+def _backward(*inputs: Any) -> list[Tensor]:
+    """The gradients of all tokens that were given, then that of S."""
+    (do, dS), tokens = inputs[:2], Tokens(*inputs[2:8])
+    (starts, read_first, chunk_size), shape = inputs[8:], dS.shape
+    whole = [None if x is None else x.new_empty(x.shape) for x in tokens]
+    dS = dS.flatten(0, 1)
+    todo = list(zip(segments(tokens.k, chunk_size), starts, strict=True))
+    for segment, S in reversed(todo):
+        run = _run(tokens.part(segment), S, read_first, chunk_size)
+        found, dS = _backward_segment(run, do[:, segment], dS)
+        for into, x in zip(whole, found, strict=True):
+            if into is not None:
+                _put(x, into[:, segment])
+    return [*(x for x in whole if x is not None), dS.clone().view(shape)]
+
+
+@_backward.register_fake
+def _(*inputs: Any) -> list[Tensor]:
+    _, dS, *tokens, _, _, _ = inputs
+    found = [x.new_empty(x.shape) for x in tokens if x is not None]
+    return [*found, dS.new_empty(dS.shape)]
+
+
+class _Run(NamedTuple):
+    """What the way forward through some chunks computes, in the letters above."""
+
+    given: Tokens
+    rated: Tokens
+    D: Decay
+    seen: Seen
+    E: Tensor | None
+    L: Tensor | None
+    A: Tensor | None  # (I + L)^{-1}
+    Q: Tensor
+    K: Tensor
+    P: Tensor
+    R: Tensor
+    states: Tensor  # [chunks + 1, heads, d_k, d_v]
+
+
+def _run(tokens: Tokens, S: Tensor, read_first: bool, chunk_size: int) -> _Run:
+    given = tokens.chunked(min(chunk_size, tokens.k.shape[1]))
+    x = _rated(given)
+    D = decay_of(x.log_decay, x.k)
+    seen = D.before if read_first else D.after
+    E = L = A = None
+    erasures: Iterable[tuple[Tensor, Tensor] | None]
+    R, erasures = x.z, repeat(None)
+    if x.e is not None:
+        E, L = seen.from_start(x.e), seen.pairs(x.e, x.k)
+        A, R = inverse_unit_lower(L), torch.empty_like(x.z)
+        erasures = zip(E, A, strict=True)
+    K = D.to_end(x.k)
+    states = S.new_empty(len(K) + 1, *S.shape)
+    states[0] = S
+    X = torch.empty_like(R[0])
+    chunks = zip(x.z, R, K.mT, D.whole, states, states[1:], strict=False)
+    for (z, R_n, K_n, kept, S, S_next), erasure in zip(chunks, erasures, strict=False):
+        if erasure:
+            E_n, A_n = erasure
+            torch.baddbmm(z, E_n, S, alpha=-1, out=X)
+            torch.bmm(A_n, X, out=R_n)
+        torch.mul(S, kept, out=S_next).baddbmm_(K_n, R_n)
+    Q, P = D.after.from_start(x.q), D.after.pairs(x.q, x.k)
+    return _Run(given, x, D, seen, E, L, A, Q, K, P, R, states)
+
+
+def _rated(given: Tokens) -> Tokens:
+    """Copies in the order of the products: beta e and beta z, and no beta."""
+    rate = None if given.beta is None else given.beta[..., None]
+
+    def rated(x: Tensor | None) -> Tensor | None:
+        if x is None or rate is None:
+            return x
+        # into that order at once, not into that of x
+        return torch.mul(x, rate, out=x.new_empty(x.shape))
+
+    x = given._replace(z=rated(given.z), e=rated(given.e), beta=None)
+    return Tokens(*(None if a is None else a.contiguous() for a in x))
 
 
 def _backward_segment(
-    tokens: Tokens,
-    S: Tensor,
-    gradients: tuple[Tensor, Tensor],
-    read_first: bool,
-    chunk_size: int,
+    run: _Run, do: Tensor, dS: Tensor
 ) -> tuple[list[Tensor | None], Tensor]:
-    """The gradients of the tokens and of S for some chunks."""
-    do, dS = gradients
-    T = do.shape[1]
-    C = min(chunk_size, T)
-    q, k, z, e, log_decay = tokens.chunked(C)
-    do, D = chunked(do, C), decay_of(log_decay, k)
-    seen = D.before if read_first else D.after
-    Q, K, P = D.after.from_start(q), D.to_end(k), D.after.pairs(q, k)
-    u, Y, A = z, None, None
-    if e is not None:
-        E = seen.from_start(e)
-        A = inverse_unit_lower(seen.pairs(e, k))
-        u, Y = A @ z, A @ E
-    states = _forwards(u, Y, K, D, S)
-    R = u if Y is None else u - Y @ states
-    after_states, dS = _backwards(P.mT @ do, Q.mT @ do, Y, K, D, dS)
-    dR = P.mT @ do + K @ after_states
-    dX = dR if A is None else A.mT @ dR
-    dq, dg = D.after.from_start_backward(q, do @ states.mT)
-    dk, dg_k = D.to_end_backward(k, R @ after_states.mT)
-    dq_pairs, dk_pairs, dg_pairs = D.after.pairs_backward(q, k, (do @ R.mT).tril())
-    dq, dk = dq + dq_pairs, dk + dk_pairs
-    gates: list[Any] = [dg, dg_k, dg_pairs, D.whole_backward(states, after_states)]
-    de = None
-    if e is not None:
-        de, dg_e = seen.from_start_backward(e, -dX @ states.mT)
-        de_pairs, dk_pairs, dg_pairs = seen.pairs_backward(e, k, -(dX @ R.mT).tril(-1))
-        de, dk = de + de_pairs, dk + dk_pairs
+    """The gradients of the tokens, in chunks, and of the first state."""
+    x, D, seen = run.rated, run.D, run.seen
+    do = chunked(do.to(dS.dtype), x.k.shape[2])
+    dX, d_states = _backwards(run, do, dS)
+    before, after = run.states[:-1], d_states[1:]
+    dq, dg = D.after.from_start_backward(x.q, do @ before.mT)
+    dk, dg_k = D.to_end_backward(x.k, run.R @ after.mT)
+    dP = do @ run.R.mT
+    dq_pairs, dk_pairs, dg_pairs = D.after.pairs_backward(x.q, x.k, run.P, dP)
+    dq += dq_pairs
+    dk += dk_pairs
+    gates = [dg, dg_k, dg_pairs, D.whole_backward(before, after)]
+    de = dbeta = None
+    if x.e is not None:
+        de, dg_e = seen.from_start_backward(x.e, (dX @ before.mT).neg_())
+        dL = (dX @ run.R.mT).neg_().tril_(-1)
+        de_pairs, dk_pairs, dg_pairs = seen.pairs_backward(x.e, x.k, run.L, dL)
+        de += de_pairs
+        dk += dk_pairs
         gates += [dg_e, dg_pairs]
-    dg = None if log_decay is None else torch.stack(gates).sum(0)
-    found = (dq, dk, dX, de, dg)
-    return [None if x is None else unchunked(x, T) for x in found], dS
+    dz, given = dX, run.given
+    if given.beta is not None:
+        rate = given.beta[..., None]
+        dz, dbeta = rate * dX, (dX * given.z).sum(-1)
+        if de is not None:
+            dbeta += (de * given.e).sum(-1)
+            de = rate * de
+    dg = None if x.log_decay is None else torch.stack(gates).sum(0)
+    return [dq, dk, dz, de, dg, dbeta], d_states[0]
 
 
-def _forwards(u: Tensor, Y: Tensor | None, K: Tensor, D: Decay, S: Tensor) -> Tensor:
-    """The state before each chunk, [B, H, chunks, d_k, d_v]."""
-    states = []
-    for n in range(K.shape[2]):
-        states.append(S)
-        R = u[:, :, n] if Y is None else u[:, :, n] - Y[:, :, n] @ S
-        S = D.whole(n, S) + K[:, :, n].mT @ R
-    return torch.stack(states, 2)
+def _backwards(run: _Run, do: Tensor, dS: Tensor) -> tuple[Tensor, Tensor]:
+    """dX, and the gradients of the states [chunks + 1, heads, d_k, d_v]."""
+    dR, read = run.P.mT @ do, run.Q.mT @ do
+    E, A = run.E, run.A
+    dX = dR if A is None else torch.empty_like(dR)
+    d_states = dS.new_empty(len(dR) + 1, *dS.shape)
+    d_states[-1] = dS
+    for n in reversed(range(len(dR))):
+        behind = d_states[n + 1]
+        dR[n].baddbmm_(run.K[n], behind)
+        torch.addcmul(read[n], behind, run.D.whole[n], out=d_states[n])
+        if E is not None and A is not None:
+            torch.bmm(A[n].mT, dR[n], out=dX[n])
+            d_states[n].baddbmm_(E[n].mT, dX[n], alpha=-1)
+    return dX, d_states
 
 
-def _backwards(
-    dR: Tensor, read: Tensor, Y: Tensor | None, K: Tensor, D: Decay, dS: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The gradient of the state after each chunk, and that of the first.
+def _put(x: Tensor, into: Tensor) -> None:
+    """Copy [chunks, B H, C, ...] into [B, T, H, ...], once."""
+    B, T, H = into.shape[:3]
+    chunks, _, C, *_ = x.shape
+    if chunks * C == T:
+        x = x.unflatten(1, (B, H)).transpose(0, 1).transpose(2, 3)
+        into.unflatten(1, (chunks, C)).copy_(x)
+    else:
+        into.copy_(unchunked(x, B, T))
 
-    `dR` and `read` are what the chunk's outputs add to those of R and of S.
+
+def inverse_unit_lower(L: Tensor) -> Tensor:
+    """(I + L)^{-1}, where L [..., C, C] counts below its diagonal alone.
+
+    Up to 32 rows are solved; more are split in two, and the parts' inverses merged:
+    [[A, 0], [X, B]]^{-1} has -B^{-1} X A^{-1} below its diagonal.
     """
-    after = []
-    for n in reversed(range(K.shape[2])):
-        after.append(dS)
-        here = D.whole(n, dS) + read[:, :, n]
-        if Y is not None:
-            here = here - Y[:, :, n].mT @ (dR[:, :, n] + K[:, :, n] @ dS)
-        dS = here
-    return torch.stack(after[::-1], 2), dS
+    C = L.shape[-1]
+    if C <= BLOCK:
+        eye = torch.eye(C, dtype=L.dtype, device=L.device)
+        # X (I + L) = I is solved in half the time of (I + L) X = I
+        return torch.linalg.solve_triangular(
+            L, eye, upper=False, unitriangular=True, left=False
+        )
+    half = BLOCK << ((C - 1) // BLOCK).bit_length() - 1
+    above, below = slice(half), slice(half, C)
+    A = torch.zeros_like(L)
+    A[..., above, above] = one = inverse_unit_lower(L[..., above, above])
+    A[..., below, below] = two = inverse_unit_lower(L[..., below, below])
+    A[..., below, above] = (two @ (L[..., below, above] @ one)).neg_()
+    return A

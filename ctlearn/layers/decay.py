@@ -6,8 +6,8 @@ difference of prefix sums. The gradients of decays are sums over the pairs that 
 stands between, and over no others: what a token keeps of itself is not in them, and
 cannot drown them.
 
-Shapes: x, y [B, H, chunks, C, d]; a decay's gradient is of the shape of its logarithms,
-[B, H, chunks, C] or [..., C, d].
+Shapes: x, y [chunks, heads, C, d], the heads being those of all sequences; a decay's
+gradient is of the shape of its logarithms, [chunks, heads, C] or [..., C, d].
 """
 
 from abc import ABC, abstractmethod
@@ -34,8 +34,8 @@ class Seen(ABC):
         """Row i of x against row j of y, decayed in between; zero for j > i."""
 
     @abstractmethod
-    def pairs_backward(self, x: Tensor, y: Tensor, dW: Tensor) -> Gradients:
-        """For dW [..., C, C], zero where no pair is."""
+    def pairs_backward(self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor) -> Gradients:
+        """For dW, the gradient of the pairs W; above the diagonal it is not read."""
 
     @abstractmethod
     def from_start(self, x: Tensor) -> Tensor:
@@ -52,6 +52,7 @@ class Decay(ABC):
     """The decays of some chunks, as factors of the arrays they meet."""
 
     after: Seen
+    whole: Tensor  # [chunks, heads or 1, d_k or 1, 1]: of a state, by all of a chunk
 
     @property
     @abstractmethod
@@ -67,18 +68,14 @@ class Decay(ABC):
         """For dy, the gradient of the decayed rows."""
 
     @abstractmethod
-    def whole(self, n: int, S: Tensor) -> Tensor:
-        """A state [B, H, d_k, d_v] after all forgetting of chunk n."""
-
-    @abstractmethod
     def whole_backward(self, S: Tensor, dS: Tensor) -> Tensor | None:
-        """The decay's, for all chunks' states [B, H, chunks, d_k, d_v] at once."""
+        """The decay's, for all chunks' states [chunks, heads, d_k, d_v] at once."""
 
 
 def decay_of(log_decay: Tensor | None, k: Tensor) -> Decay:
-    """The decay of chunks of keys [B, H, chunks, C, d_k]."""
+    """The decay of chunks of keys [chunks, heads, C, d_k]."""
     if log_decay is None:
-        return NoDecay()
+        return NoDecay(k)
     if log_decay.dim() < k.dim():
         return ScalarDecay(log_decay)
     return VectorDecay(log_decay)
@@ -87,8 +84,9 @@ def decay_of(log_decay: Tensor | None, k: Tensor) -> Decay:
 class NoDecay(Seen, Decay):
     """All is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, k: Tensor) -> None:
         self.after = self
+        self.whole = k.new_ones(len(k), 1, 1, 1)
 
     @property
     def before(self) -> Seen:
@@ -99,8 +97,9 @@ class NoDecay(Seen, Decay):
         """The scores of the past."""
         return (x @ y.mT).tril()
 
-    def pairs_backward(self, x: Tensor, y: Tensor, dW: Tensor) -> Gradients:
+    def pairs_backward(self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor) -> Gradients:
         """Those of a product of matrices."""
+        dW = dW.tril()
         return dW @ y, dW.mT @ x, None
 
     def from_start(self, x: Tensor) -> Tensor:
@@ -121,10 +120,6 @@ class NoDecay(Seen, Decay):
         """The rows' gradient."""
         return dy, None
 
-    def whole(self, n: int, S: Tensor) -> Tensor:
-        """The state."""
-        return S
-
     def whole_backward(self, S: Tensor, dS: Tensor) -> Tensor | None:
         """Nothing."""
         return None
@@ -138,12 +133,15 @@ class _ScalarSeen(Seen):
 
     def pairs(self, x: Tensor, y: Tensor) -> Tensor:
         """Scores times decays."""
-        return (x @ y.mT) * self.D
+        scores = x @ y.mT
+        recorded = scores.requires_grad or self.D.requires_grad
+        # in place where no graph needs the scores: less memory to pass through caches
+        return scores * self.D if recorded else scores.mul_(self.D)
 
-    def pairs_backward(self, x: Tensor, y: Tensor, dW: Tensor) -> Gradients:
+    def pairs_backward(self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor) -> Gradients:
         """A token's decay is in every pair that it stands between."""
+        over = dW * W
         dW = dW * self.D
-        over = dW * (x @ y.mT)
         if self.late:
             over = F.pad(over[..., 1:, :], (0, 0, 0, 1))
         dg = _from_behind(over.tril(-1), -2).tril(-1).sum(-1)
@@ -170,12 +168,9 @@ class ScalarDecay(Decay):
     after: _ScalarSeen
 
     def __init__(self, log_decay: Tensor) -> None:
-        C = log_decay.shape[-1]
-        past = torch.ones(C, C, dtype=torch.bool, device=log_decay.device).tril(-1)
-        # where i <= j the exponent is an empty sum, so that nothing overflows before
-        # the future is masked
-        D = torch.where(past, log_decay[..., :, None], 0).cumsum(-2).exp().tril()
-        self.after = _ScalarSeen(D, log_decay.cumsum(-1).exp(), late=0)
+        since = log_decay.cumsum(-1).exp()
+        self.after = _ScalarSeen(_mask(log_decay), since, late=0)
+        self.whole = since[..., -1, None, None]
 
     @property
     def before(self) -> _ScalarSeen:
@@ -196,14 +191,21 @@ class ScalarDecay(Decay):
         dy = self.to_end(dy)
         return dy, _behind((dy * y).sum(-1)[..., None])[..., 0]
 
-    def whole(self, n: int, S: Tensor) -> Tensor:
-        """The state times a number."""
-        return self.after.since[:, :, n, -1, None, None] * S
-
     def whole_backward(self, S: Tensor, dS: Tensor) -> Tensor | None:
         """Every token's decay is in the state."""
         since = self.after.since
         return ((dS * S).sum((-2, -1)) * since[..., -1])[..., None].expand_as(since)
+
+
+def _mask(g: Tensor) -> Tensor:
+    """[..., C, C]: what row i sees of what row j wrote, of log decays g [..., C].
+
+    Where i <= j the exponent is an empty sum, so that nothing overflows before the
+    future is masked.
+    """
+    crossed = g[..., :, None].expand(*g.shape, g.shape[-1]).tril(-1)
+    D = crossed.cumsum(-2).exp()
+    return D.tril() if D.requires_grad else D.tril_()
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ class _VectorSeen(Seen):
             rows.append(F.pad(row, (0, x.shape[-2] - row.shape[-1])))
         return torch.cat(rows, -2)
 
-    def pairs_backward(self, x: Tensor, y: Tensor, dW: Tensor) -> Gradients:
+    def pairs_backward(self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor) -> Gradients:
         """A token's decay is in every pair that it stands between."""
         dx, dy, dg = torch.zeros_like(x), torch.zeros_like(y), torch.zeros_like(y)
         for block in self.blocks:
@@ -294,7 +296,9 @@ class VectorDecay(Decay):
             rows = slice(first, min(first + SUB, g.shape[-2]))
             here, keys = g[..., rows, :], _ahead(g[..., :first, :]).exp()
             blocks.append(_Block(rows, _between(here), here.cumsum(-2).exp(), keys))
-        self.after = _VectorSeen(blocks, g.cumsum(-2).exp(), late=0)
+        since = g.cumsum(-2).exp()
+        self.after = _VectorSeen(blocks, since, late=0)
+        self.whole = since[..., -1, :, None]
         self._end = _ahead(g).exp()
 
     @property
@@ -319,10 +323,6 @@ class VectorDecay(Decay):
         """A token's decay is in every earlier row."""
         dy = self.to_end(dy)
         return dy, _behind(dy * y)
-
-    def whole(self, n: int, S: Tensor) -> Tensor:
-        """The state, each row times a number."""
-        return self.after.since[:, :, n, -1, :, None] * S
 
     def whole_backward(self, S: Tensor, dS: Tensor) -> Tensor | None:
         """Every token's decay is in the state."""

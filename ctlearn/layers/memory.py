@@ -1,12 +1,16 @@
 """The one memory in torch: batched, differentiable, in the plans of `ctlearn.memory`.
 
-    q, k, e [B, T, H, d_k], z [B, T, H, d_v], S [B, H, d_k, d_v],
+    q, k, e [B, T, H, d_k], z [B, T, H, d_v], S [B, H, d_k, d_v], beta [B, T, H],
     log_decay [B, T, H] or [B, T, H, d_k], in [-inf, 0]
 
 Each plan returns (o [B, T, H, d_v], S). The letters, the order of forgetting and
 reading, and minus infinity as an exact reset are those of `ctlearn.memory`, which says
-what is computed; this file says how to compute it fast. Everything is in the dtype of
-q; the state may be wider.
+what is computed; this file says how to compute it, and leaves the gradients to autograd
+(`ctlearn.layers.backward` derives them). `beta` stands for beta e and beta z in the
+place of e and z, which are then never stored for all tokens.
+
+Half precision is computed in float32, a segment at a time; o is in the dtype of z, the
+state in float32. Bad arguments raise what `ctlearn.layers.arguments.check` says.
 """
 
 from typing import NamedTuple
@@ -15,13 +19,44 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ctlearn.layers.arguments import check, wide
 from ctlearn.layers.decay import decay_of
 
-# Chunks, over batch and heads, that are worked on at once: few enough to stay in a
-# processor's second-level cache, many enough to keep it busy.
-CHUNKS_AT_ONCE = 32
-# Blocks of the chunk's triangular system that are solved rather than merged.
-BLOCK = 16
+# Tokens, over batch and heads, that are worked on at once: few enough to stay in a
+# processor's caches, many enough to keep it busy.
+TOKENS_AT_ONCE = 2048
+
+
+class Tokens(NamedTuple):
+    """What comes with tokens; the last three may be None."""
+
+    q: Tensor
+    k: Tensor
+    z: Tensor
+    e: Tensor | None
+    log_decay: Tensor | None
+    beta: Tensor | None
+
+    def part(self, tokens: slice | int) -> "Tokens":
+        """Those of some tokens."""
+        return Tokens(*(None if x is None else x[:, tokens] for x in self))
+
+    def widened(self) -> "Tokens":
+        """In the dtype of the sums."""
+        dtype = wide(self.q.dtype)
+        return Tokens(*(None if x is None else x.to(dtype) for x in self))
+
+    def chunked(self, C: int) -> "Tokens":
+        """Each as [chunks, heads, C, ...], in the dtype of the sums."""
+        return Tokens(*(None if x is None else chunked(x, C) for x in self.widened()))
+
+    def rated(self) -> "Tokens":
+        """With beta e and beta z for e and z, and no beta."""
+        if self.beta is None:
+            return self
+        beta = self.beta[..., None]
+        e = None if self.e is None else beta * self.e
+        return self._replace(z=beta * self.z, e=e, beta=None)
 
 
 def step(
@@ -31,10 +66,18 @@ def step(
     *,
     e: Tensor | None = None,
     log_decay: Tensor | None = None,
+    beta: Tensor | None = None,
     S: Tensor,
     read_first: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """One token, without its axis: q, k, e [B, H, d_k], z [B, H, d_v]."""
+    check(q=q, k=k, z=z, e=e, log_decay=log_decay, beta=beta, S=S, per_token=True)
+    o, S = _step(Tokens(q, k, z, e, log_decay, beta).widened(), _widened(S), read_first)
+    return o.to(z.dtype), S
+
+
+def _step(token: Tokens, S: Tensor, read_first: bool) -> tuple[Tensor, Tensor]:
+    q, k, z, e, log_decay, _ = token.rated()
     kept = S
     if log_decay is not None:
         gate = log_decay[..., None] if log_decay.dim() < k.dim() else log_decay
@@ -53,24 +96,18 @@ def recurrent(
     *,
     e: Tensor | None = None,
     log_decay: Tensor | None = None,
+    beta: Tensor | None = None,
     S: Tensor | None = None,
     read_first: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """One token after another: O(T d_k d_v), and T steps that wait for each other."""
+    check(q=q, k=k, z=z, e=e, log_decay=log_decay, beta=beta, S=S)
     S = initial_state(k, z, S)
-    outputs = []
+    tokens, outputs = Tokens(q, k, z, e, log_decay, beta).widened(), []
     for t in range(k.shape[1]):
-        o, S = step(
-            q[:, t],
-            k[:, t],
-            z[:, t],
-            e=None if e is None else e[:, t],
-            log_decay=None if log_decay is None else log_decay[:, t],
-            S=S,
-            read_first=read_first,
-        )
+        o, S = _step(tokens.part(t), S, read_first)
         outputs.append(o)
-    return torch.stack(outputs, 1) if outputs else torch.zeros_like(z), S
+    return torch.stack(outputs, 1).to(z.dtype) if outputs else torch.zeros_like(z), S
 
 
 def parallel(
@@ -80,6 +117,7 @@ def parallel(
     *,
     e: Tensor | None = None,
     log_decay: Tensor | None = None,
+    beta: Tensor | None = None,
     S: Tensor | None = None,
     read_first: bool = False,
 ) -> tuple[Tensor, Tensor]:
@@ -90,138 +128,103 @@ def parallel(
         z,
         e=e,
         log_decay=log_decay,
+        beta=beta,
         S=S,
         read_first=read_first,
         chunk_size=max(1, k.shape[1]),
     )
 
 
-def chunkwise(
+def chunkwise(  # noqa: PLR0913 - those of all plans, and a size
     q: Tensor,
     k: Tensor,
     z: Tensor,
     *,
     e: Tensor | None = None,
     log_decay: Tensor | None = None,
+    beta: Tensor | None = None,
     S: Tensor | None = None,
     read_first: bool = False,
-    chunk_size: int = 64,
+    chunk_size: int = 32,
 ) -> tuple[Tensor, Tensor]:
     """Chunks in turn, the state between them: O(T (C d_k + C d_v + d_k d_v)).
 
     The tokens are taken in segments of as many chunks as stay in cache. In a segment,
     all that does not need the state is done for all chunks at once; then the state
-    passes through them, at two products a chunk; then all outputs are read at once.
+    passes through them, at three products a chunk; then all outputs are read at once.
     """
-    S = initial_state(k, z, S)
-    tokens, outputs = Tokens(q, k, z, e, log_decay), []
+    check(q=q, k=k, z=z, e=e, log_decay=log_decay, beta=beta, S=S)
+    check(chunk_size=chunk_size)
+    B, _, H, _ = k.shape
+    S = initial_state(k, z, S).flatten(0, 1)
+    tokens, outputs = Tokens(q, k, z, e, log_decay, beta), []
     for segment in segments(k, chunk_size):
-        o, S = forward_segment(tokens.part(segment), S, read_first, chunk_size)
-        outputs.append(o)
-    return torch.cat(outputs, 1) if outputs else torch.zeros_like(z), S
+        o, S = _segment(tokens.part(segment), S, read_first, chunk_size)
+        outputs.append(o.to(z.dtype))
+    o = torch.cat(outputs, 1) if outputs else torch.zeros_like(z)
+    return o, S.unflatten(0, (B, H))
 
 
-class Tokens(NamedTuple):
-    """What comes with tokens; e and log_decay may be None."""
-
-    q: Tensor
-    k: Tensor
-    z: Tensor
-    e: Tensor | None
-    log_decay: Tensor | None
-
-    def part(self, segment: slice) -> "Tokens":
-        """Those of some tokens."""
-        return Tokens(*(None if x is None else x[:, segment] for x in self))
-
-    def chunked(self, C: int) -> "Tokens":
-        """Each as [B, H, chunks, C, ...]."""
-        return Tokens(*(None if x is None else chunked(x, C) for x in self))
+def _segment(
+    tokens: Tokens, S: Tensor, read_first: bool, chunk_size: int
+) -> tuple[Tensor, Tensor]:
+    """Outputs and state of some chunks."""
+    B, T = tokens.k.shape[:2]
+    q, k, z, e, log_decay, _ = tokens.chunked(min(chunk_size, T)).rated()
+    D = decay_of(log_decay, k)
+    if e is not None:
+        seen = D.before if read_first else D.after
+        L, E = seen.pairs(e, k), seen.from_start(e)
+    K = D.to_end(k)
+    states, written = [], []
+    for n in range(len(k)):
+        u = z[n]
+        if e is not None:
+            # of L only what is below the diagonal is looked at: what tokens of the
+            # chunk have written before
+            u = torch.linalg.solve_triangular(
+                L[n], u - E[n] @ S, upper=False, unitriangular=True
+            )
+        states.append(S)
+        written.append(u)
+        S = D.whole[n] * S + K[n].mT @ u
+    o = D.after.from_start(q) @ torch.stack(states)
+    o = o + D.after.pairs(q, k) @ torch.stack(written)
+    return unchunked(o, B, T), S
 
 
 def segments(k: Tensor, chunk_size: int) -> list[slice]:
     """The tokens of [B, T, H, d] in runs of as many chunks as stay in cache."""
     B, T, H, _ = k.shape
-    length = chunk_size * max(1, CHUNKS_AT_ONCE // max(1, B * H))
+    length = chunk_size * max(1, TOKENS_AT_ONCE // max(1, chunk_size * B * H))
     return [slice(start, start + length) for start in range(0, T, length)]
 
 
-def forward_segment(
-    tokens: Tokens, S: Tensor, read_first: bool, chunk_size: int
-) -> tuple[Tensor, Tensor]:
-    """Outputs and state of some chunks."""
-    T = tokens.k.shape[1]
-    q, k, z, e, log_decay = tokens.chunked(min(chunk_size, T))
-    D = decay_of(log_decay, k)
-    u = z
-    if e is not None:
-        seen = D.before if read_first else D.after
-        A = inverse_unit_lower(seen.pairs(e, k))
-        u, Y = A @ z, A @ seen.from_start(e)
-    written = D.to_end(k).mT
-    states, errors = [], []
-    for n in range(k.shape[2]):
-        u_n = u[:, :, n]
-        if e is not None:
-            u_n = u_n - Y[:, :, n] @ S
-        states.append(S)
-        errors.append(u_n)
-        S = D.whole(n, S) + written[:, :, n] @ u_n
-    o = D.after.from_start(q) @ torch.stack(states, 2)
-    o = o + D.after.pairs(q, k) @ torch.stack(errors, 2)
-    return unchunked(o, T), S
-
-
 def chunked(x: Tensor, C: int) -> Tensor:
-    """[B, T, H, ...] as [B, H, chunks, C, ...]; zeros behind the last token, which
-    write nothing and forget nothing.
+    """[B, T, H, ...] as [chunks, B H, C, ...], a view where that can be; zeros behind
+    the last token, which write nothing and forget nothing.
     """
-    short = -x.shape[1] % C
-    if short:
-        x = F.pad(x, (0, 0) * (x.dim() - 2) + (0, short))
-    return x.unflatten(1, (-1, C)).movedim(3, 1).contiguous()
+    B, T, H, *d = x.shape
+    if T % C:
+        x = F.pad(x, (0, 0) * (x.dim() - 2) + (0, -T % C))
+    x = x.reshape(B, -1, C, H, *d).transpose(0, 1).transpose(2, 3)
+    return x.reshape(-1, B * H, C, *d)
 
 
-def unchunked(x: Tensor, T: int) -> Tensor:
-    """The first T tokens of [B, H, chunks, C, d] as [B, T, H, d]."""
-    return x.movedim(1, 3).flatten(1, 2)[:, :T]
-
-
-def inverse_unit_lower(L: Tensor) -> Tensor:
-    """(I + L)^{-1}, where L [..., C, C] counts below its diagonal alone.
-
-    Blocks of sixteen rows are solved; two neighbours of one size then make one of
-    twice: [[A, 0], [X, B]]^{-1} has -B^{-1} X A^{-1} below its diagonal.
-    """
-    C = L.shape[-1]
-    size = min(BLOCK, C)
-    full = size << max(0, (C - 1) // size).bit_length()
-    if full > C:
-        L = F.pad(L, (0, full - C, 0, full - C))
-    eye = torch.eye(size, dtype=L.dtype, device=L.device)
-    A = torch.linalg.solve_triangular(
-        _blocks(L, size), eye, upper=False, unitriangular=True
-    )
-    while size < full:
-        size *= 2
-        upper, lower = A.unflatten(-3, (-1, 2)).unbind(-3)
-        X = _blocks(L, size)[..., size // 2 :, : size // 2]
-        corner = -(lower @ (X @ upper))
-        A = torch.cat(
-            [F.pad(upper, (0, size // 2)), torch.cat([corner, lower], -1)], -2
-        )
-    return A[..., 0, :C, :C]
-
-
-def _blocks(L: Tensor, size: int) -> Tensor:
-    """The blocks on the diagonal of L [..., n size, n size]: [..., n, size, size]."""
-    tiles = L.unflatten(-1, (-1, size)).unflatten(-3, (-1, size))
-    return tiles.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
+def unchunked(x: Tensor, B: int, T: int) -> Tensor:
+    """The first T tokens of [chunks, B H, C, ...] as [B, T, H, ...]."""
+    chunks, heads, C, *d = x.shape
+    x = x.view(chunks, B, heads // B, C, *d).transpose(2, 3).transpose(0, 1)
+    return x.reshape(B, chunks * C, heads // B, *d)[:, :T]
 
 
 def initial_state(k: Tensor, z: Tensor, S: Tensor | None) -> Tensor:
-    """`S`, or zeros [B, H, d_k, d_v] in the dtype of k."""
+    """A copy of `S`, or zeros [B, H, d_k, d_v], in the dtype of the sums."""
     if S is not None:
-        return S
+        return _widened(S).clone()
     B, _, H, d_k = k.shape
-    return k.new_zeros(B, H, d_k, z.shape[-1])
+    return k.new_zeros(B, H, d_k, z.shape[-1], dtype=wide(k.dtype))
+
+
+def _widened(S: Tensor) -> Tensor:
+    return S.to(wide(S.dtype))

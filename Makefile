@@ -21,7 +21,7 @@ export IPYTHONDIR := $(CURDIR)/book/_build/ipython
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup book serve test outputs lint
+.PHONY: help setup book serve test bench outputs lint
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1	/p' Makefile
@@ -45,6 +45,10 @@ test: setup ## run every test: units, identities, peers, notebooks, the built si
 	@$(RUN) book/tools/build.py --if-stale
 	$(RUN) -m pytest -n $(WORKERS) --dist loadscope \
 	  --nbval-lax --nbval-current-env --nbval-cell-timeout=120 tests notebooks
+
+bench: setup ## time the torch forms beside other libraries', on one CPU thread
+	@"$(PYTHON)" book/tools/setup.py --peers
+	@$(RUN) benchmarks/cpu.py
 
 outputs: setup ## execute the notebooks and store their outputs; NOTEBOOK=... for one
 	@$(RUN) book/tools/store_outputs.py $(NOTEBOOK)

@@ -195,7 +195,7 @@ class LedgerTable(SphinxDirective):
         if chapter:
             lines.append(f"{{doc}}`/{chapter}`")
         lines.append(cited(entry["source"], entry["citations"]))
-        code = nodes.literal("", entry["file"].removeprefix(FOLDER))
+        code = nodes.literal("", entry["file"].removeprefix(FOLDER).removesuffix(".py"))
         href = source_link(self.env, entry)
         return [
             *self.parsed("\n\n".join(line for line in lines if line)),

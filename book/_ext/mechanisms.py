@@ -62,7 +62,8 @@ class FamilyTree(SphinxDirective):
         page = chapter_page(self.env, mechanism.chapter)
         if page:
             (chapter,) = parsed(self, f"chapter {{doc}}`/{page}`")
-            parts.append(build("span", *chapter.children, class_="chapter"))
+            words = nodes.inline("", "", *chapter.children)
+            parts.append(build("span", words, class_="chapter"))
         return build("li", *parts)
 
 

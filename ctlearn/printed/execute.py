@@ -55,7 +55,9 @@ class Executed:
         """What was run, in words derived from it."""
         worlds = ", ".join(self.worlds) or "nothing"
         noticed = self.slips - len(self.survivors)
-        slips = f"{noticed} of {self.slips} slips noticed" if self.slips else "a bound"
+        slips = f"{noticed} of {self.slips} slips noticed"
+        if not self.slips:
+            slips = "no equality, so no slips are tried"
         return f"executed as printed, on {worlds}; {slips}"
 
 

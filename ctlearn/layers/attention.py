@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ctlearn.layers.rotation import turned_by_position
-from ctlearn.shapes import check_shape
+from ctlearn.shapes import check_shape, check_size
 
 # Fewest queries that a windowed block has: a smaller one would be mostly overhead.
 BLOCK = 128
@@ -66,11 +66,12 @@ def sliding_window_attention(
 
     Raises
     ------
+    TypeError
+        `window` is no integer.
     ValueError
         A shape does not fit, or `window` is below 1.
     """
-    if window < 1:
-        raise ValueError(f"window: expected at least 1, got {window}")
+    check_size("window", window, least=1)
     S = _extended(q, k, v, S)
     q, K = _turned(q, S.K, angle)
     T, t = q.shape[1], K.shape[1]

@@ -34,5 +34,4 @@ class DeltaRule(Mixer):
         self, k: Tensor, v: Tensor, *, beta: Tensor, log_decay: Tensor | None = None
     ) -> dict[str, Any]:
         """Erase and write at the key, with strength beta."""
-        beta = beta[..., None]
-        return {"k": k, "z": beta * v, "e": beta * k, "log_decay": log_decay}
+        return {"k": k, "z": v, "e": k, "log_decay": log_decay, "beta": beta}

@@ -6,13 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ctlearn.layers.arguments import wide
+
 # Time steps at the start: log-uniform between the first two, none below the last.
 SHORTEST, LONGEST, FLOOR = 1e-3, 1e-1, 1e-4
-
-
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of states and sums: float32 for half precision, else `dtype`."""
-    return torch.promote_types(dtype, torch.float32)
 
 
 class Passing(nn.Module):

@@ -43,8 +43,7 @@ class Mamba2(Mixer):
         self, k: Tensor, v: Tensor, *, A: Tensor, delta: Tensor
     ) -> dict[str, Any]:
         """Write Delta v at the key; decay by the same Delta."""
-        z = (delta[..., None] * v).to(v.dtype)
-        return {"k": k, "z": z, "log_decay": A * delta}
+        return {"k": k, "z": v, "log_decay": A * delta, "beta": delta}
 
     def read(self, o: Tensor, x: Tensor, v: Tensor) -> Tensor:
         """Add some of the values, gate, norm."""

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ctlearn.layers.gates import wide
+from ctlearn.layers.arguments import wide
 from ctlearn.layers.mixer import Mixer
 from ctlearn.layers.rotation import rotary_angles, turned, turned_by_position
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ctlearn.layers.gates import wide
+from ctlearn.layers.arguments import wide
 
 
 def rotary_angles(d_k: int, base: float, like: Tensor) -> Tensor:

@@ -3,48 +3,41 @@
 import importlib
 import inspect
 import itertools
-import pkgutil
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
 
-from ctlearn import layers, mixers  # noqa: E402
-from ctlearn.layers.mixer import Mixer  # noqa: E402
+from ctlearn import mixers  # noqa: E402
+from ctlearn.layers.gated_delta_rule import GatedDeltaRule  # noqa: E402
 
 D_MODEL = 12
 # T tokens in pieces of these lengths; the first are shorter than the convolution
 PIECES = ([1, 1, 1, 34], [2, 35], [36, 1], [33, 1, 1, 1, 1], [17, 20], [0, 37])
 
 
-def leaves():
-    """The mixers of all modules of ctlearn.layers, by the module's name."""
-    found = {}
-    for module in pkgutil.iter_modules(layers.__path__):
-        members = vars(importlib.import_module(f"ctlearn.layers.{module.name}"))
-        for value in members.values():
-            own = getattr(value, "__module__", "") == f"ctlearn.layers.{module.name}"
-            if own and isinstance(value, type) and issubclass(value, Mixer):
-                found[module.name] = value
-    return {name: leaf for name, leaf in found.items() if not inspect.isabstract(leaf)}
+@pytest.fixture
+def built(make):
+    """Makes a layer in float64 whose weights ask for no gradient."""
 
+    def build(kind, *, n_heads=2, n_value_heads=4, d_k=6, d_v=5, **more):
+        torch.manual_seed(0)
+        sizes = {"n_heads": n_heads, "n_value_heads": n_value_heads} | more
+        layer = make(kind, D_MODEL, d_k=d_k, d_v=d_v, **sizes)
+        return layer.double().requires_grad_(False)
 
-LEAVES = leaves()
-
-
-def built(name, *, n_heads=2, n_value_heads=4, d_k=6, d_v=5, **more):
-    """A layer in float64 whose weights ask for no gradient."""
-    torch.manual_seed(0)
-    sizes = {"n_heads": n_heads, "n_value_heads": n_value_heads, "d_k": d_k, "d_v": d_v}
-    constants = mixers.mechanisms()[name].constants
-    layer = LEAVES[name](D_MODEL, **sizes, **constants, **more).double()
-    return layer.requires_grad_(False)
+    return build
 
 
 def tokens(T, B=2, seed=1):
     rng = torch.Generator().manual_seed(seed)
     return torch.randn(B, T, D_MODEL, generator=rng, dtype=torch.float64)
+
+
+def stem(kind):
+    """The name of the file, which is that of the mechanism."""
+    return kind.__module__.rpartition(".")[2]
 
 
 def tensors(state):
@@ -54,15 +47,14 @@ def tensors(state):
     return [] if state is None else [state]
 
 
-def test_every_layer_is_named_by_a_mechanism():
-    assert LEAVES
-    assert set(LEAVES) <= set(mixers.mechanisms())
+def test_every_layer_is_named_by_a_mechanism(kinds):
+    assert kinds
+    assert {stem(kind) for kind in kinds} <= set(mixers.mechanisms())
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_in_pieces_is_in_one_pass(name):
+def test_in_pieces_is_in_one_pass(built, kind):
     """Cases 20, 24 and 25."""
-    layer, x = built(name), tokens(37)
+    layer, x = built(kind), tokens(37)
     y, last = layer(x)
     for lengths in PIECES:
         pieces, state = [], None
@@ -74,9 +66,8 @@ def test_in_pieces_is_in_one_pass(name):
             torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_a_state_may_be_used_twice(name):
-    layer, x = built(name), tokens(9)
+def test_a_state_may_be_used_twice(built, kind):
+    layer, x = built(kind), tokens(9)
     _, state = layer(x[:, :5])
     kept = [a.clone() for a in tensors(state)]
     first, _ = layer(x[:, 5:], state)
@@ -85,10 +76,9 @@ def test_a_state_may_be_used_twice(name):
     assert all(map(torch.equal, tensors(state), kept))
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_the_future_is_not_read(name):
+def test_the_future_is_not_read(built, kind):
     """Case 11: to the bit."""
-    layer, x = built(name), tokens(130)
+    layer, x = built(kind), tokens(130)
     changed = x.clone()
     changed[:, 70:] = tokens(60, seed=2)
     y, y_changed = layer(x)[0], layer(changed)[0]
@@ -96,9 +86,8 @@ def test_the_future_is_not_read(name):
     assert not torch.equal(y[:, 70], y_changed[:, 70])
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_sequences_do_not_meet(name):
-    layer, x = built(name), tokens(20, B=3)
+def test_sequences_do_not_meet(built, kind):
+    layer, x = built(kind), tokens(20, B=3)
     for b in range(3):
         alone = layer(x[b : b + 1])[0]
         torch.testing.assert_close(layer(x)[0][b : b + 1], alone)
@@ -120,17 +109,16 @@ def turned(x, angle):
 
 
 @pytest.mark.parametrize("n_value_heads", [2, 4])
-@pytest.mark.parametrize("name", LEAVES)
-def test_the_memory_is_the_mechanism(name, n_value_heads):
+def test_the_memory_is_the_mechanism(built, kind, n_value_heads):
     """What a layer gives its memory, the NumPy recurrence answers the same."""
-    layer, H = built(name, n_value_heads=n_value_heads), n_value_heads
+    layer, H = built(kind, n_value_heads=n_value_heads), n_value_heads
     rng = torch.Generator().manual_seed(3)
     q, k, v = (
         torch.randn(2, 37, H, d, generator=rng, dtype=torch.float64) for d in (6, 6, 5)
     )
     given = layer.inputs(tokens(37), q, k, v)
     o, _ = layer.answer(S=None, **given)
-    recurrent = importlib.import_module(f"ctlearn.mixers.{name}").recurrent
+    recurrent = importlib.import_module(f"ctlearn.mixers.{stem(kind)}").recurrent
     for b, h in itertools.product(range(2), range(H)):
         head = {n: one_head(n, value, b, h) for n, value in given.items()}
         if "angle" in head.keys() - inspect.signature(recurrent).parameters:
@@ -140,9 +128,8 @@ def test_the_memory_is_the_mechanism(name, n_value_heads):
         np.testing.assert_allclose(o[b, :, h].numpy(), expected, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_gradients_are_those_of_differences(name):
-    layer = built(name, n_heads=1, n_value_heads=2, d_k=2, d_v=2)
+def test_gradients_are_those_of_differences(built, kind):
+    layer = built(kind, n_heads=1, n_value_heads=2, d_k=2, d_v=2)
     _, state = layer(tokens(2, B=1))
     weights = {n: p.detach() for n, p in layer.named_parameters()}
 
@@ -156,26 +143,30 @@ def test_gradients_are_those_of_differences(name):
     assert torch.autograd.gradcheck(outputs, inputs, fast_mode=True)
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_every_weight_counts(name):
-    layer = built(name).requires_grad_(True)
+def test_every_weight_counts(built, kind):
+    layer = built(kind).requires_grad_(True)
     layer(tokens(9))[0].square().sum().backward()
     assert [n for n, p in layer.named_parameters() if not p.grad.abs().sum()] == []
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_weights_survive_a_round_trip(name):
-    layer, other = built(name), built(name)
+def test_weights_survive_a_round_trip(built, kind):
+    layer, other = built(kind), built(kind)
     for p in other.parameters():
         p.data.zero_()
     other.load_state_dict(layer.state_dict())
     assert torch.equal(layer(tokens(9))[0], other(tokens(9))[0])
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_nothing_to_read_is_nothing_to_answer(name):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_narrow_numbers_stay_narrow_and_finite(built, kind, dtype):
+    y, _ = built(kind).to(dtype)(tokens(70).to(dtype))
+    assert y.dtype == dtype
+    assert y.isfinite().all()
+
+
+def test_nothing_to_read_is_nothing_to_answer(built, kind):
     """Case 23."""
-    layer = built(name)
+    layer = built(kind)
     _, state = layer(tokens(5))
     y, same = layer(tokens(0), state)
     assert y.shape == (2, 0, D_MODEL)
@@ -186,6 +177,36 @@ def test_nothing_to_read_is_nothing_to_answer(name):
     ("wrong", "names"),
     [({"n_heads": 0}, "n_heads"), ({"n_value_heads": 3}, "n_value_heads")],
 )
-def test_sizes_that_cannot_be_are_refused(wrong, names):
-    with pytest.raises(ValueError, match=names):
-        built(next(iter(LEAVES)), **wrong)
+def test_sizes_that_cannot_be_are_refused(built, kind, wrong, names):
+    with pytest.raises(ValueError, match=f"^{names}"):
+        built(kind, **wrong)
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_layer_is_one_graph(built, kind, pieces):
+    """Compiled whole, without a break, it is the layer."""
+    torch.compiler.reset()
+    layer, x = built(kind), tokens(37)
+    compiled = torch.compile(layer, fullgraph=True, backend="eager", dynamic=False)
+    state = same = None
+    for piece in x.chunk(pieces, 1):
+        y, state = layer(piece, state)
+        y_compiled, same = compiled(piece, same)
+        torch.testing.assert_close(y_compiled, y)
+        for a, b in zip(tensors(same), tensors(state), strict=True):
+            torch.testing.assert_close(a, b)
+
+
+# what torch's compiler imports warns about another part of torch
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_compiled_layer_has_the_gradients_of_the_layer(built):
+    """By torch's own compiler, which makes code for this machine."""
+    torch.compiler.reset()
+    layer, found = built(GatedDeltaRule).requires_grad_(True), []
+    for form in (layer, torch.compile(layer, fullgraph=True)):
+        x = tokens(37).requires_grad_()
+        y, _ = form(x)
+        weights = list(layer.parameters())
+        found.append([y, *torch.autograd.grad(y.square().sum(), [x, *weights])])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b)

@@ -1,0 +1,48 @@
+"""All kinds of layers, found where they are, for the tests that hold for each."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+
+def _stem(kind):
+    return kind.__module__.rpartition(".")[2]
+
+
+def _kinds():
+    """The mixers that are defined in a module of ctlearn.layers and can be made."""
+    from ctlearn import layers
+    from ctlearn.layers.mixer import Mixer
+
+    found = set()
+    for module in pkgutil.iter_modules(layers.__path__, f"{layers.__name__}."):
+        members = vars(importlib.import_module(module.name)).values()
+        found |= {x for x in members if isinstance(x, type) and issubclass(x, Mixer)}
+    return sorted((x for x in found if not inspect.isabstract(x)), key=_stem)
+
+
+def pytest_generate_tests(metafunc):
+    """A test that asks for `kind` runs for each; only files that need torch do."""
+    if "kind" in metafunc.fixturenames:
+        metafunc.parametrize("kind", _kinds(), ids=_stem)
+
+
+@pytest.fixture(scope="session")
+def kinds():
+    """All kinds of layers."""
+    return _kinds()
+
+
+@pytest.fixture(scope="session")
+def make():
+    """Makes a layer, with the constants that its mechanism is tested at."""
+    from ctlearn import mixers
+
+    mechanisms = mixers.mechanisms()
+
+    def make(kind, d_model, **sizes):
+        return kind(d_model, **mechanisms[_stem(kind)].constants, **sizes)
+
+    return make

@@ -55,16 +55,18 @@ def chunkwise(  # noqa: PLR0913 - those of all plans, and a size
 ) -> tuple[Tensor, Tensor]:
     """As `ctlearn.layers.memory.chunkwise`, faster, and at a fraction of the memory.
 
-    Gradients are given once: those of gradients are the first rung's to find.
+    An e that is k itself is read once, and has its gradient in that of k. Gradients are
+    given once: those of gradients are the first rung's to find.
     """
     check(q=q, k=k, z=z, e=e, log_decay=log_decay, beta=beta, S=S)
     check(chunk_size=chunk_size)
     S = initial_state(k, z, S)
-    given = (q, k, z, e, log_decay, beta, S)
+    e_is_k = e is k
+    given = (q, k, z, None if e_is_k else e, log_decay, beta, S)
     keep = torch.is_grad_enabled() and any(
         x is not None and x.requires_grad for x in given
     )
-    o, S, _ = _forward(*given, read_first, chunk_size, keep)
+    o, S, _ = _forward(*given, e_is_k, read_first, chunk_size, keep)
     return o, S
 
 
@@ -72,20 +74,23 @@ def chunkwise(  # noqa: PLR0913 - those of all plans, and a size
     "ctlearn::memory_chunkwise",
     mutates_args=(),
     schema="(Tensor q, Tensor k, Tensor z, Tensor? e, Tensor? log_decay, Tensor? beta, "
-    "Tensor S, bool read_first, int chunk_size, bool keep) -> (Tensor, Tensor, Tensor)",
+    "Tensor S, bool e_is_k, bool read_first, int chunk_size, bool keep) "
+    "-> (Tensor, Tensor, Tensor)",
 )
 def _forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The outputs, the last state, and if asked to keep them the segments' first."""
-    tokens, (S, read_first, chunk_size, keep) = Tokens(*inputs[:6]), inputs[6:]
+    tokens, (S, e_is_k, *how, keep) = Tokens(*inputs[:6]), inputs[6:]
+    if e_is_k:
+        tokens = tokens._replace(e=tokens.k)
     if tokens.log_decay is not None:
         check_decay("log_decay", tokens.log_decay)
     z, starts, shape = tokens.z, [], S.shape
     o = z.new_empty(z.shape)
     S = S.flatten(0, 1)
-    for segment in segments(tokens.k, chunk_size):
+    for segment in segments(tokens.k, how[1]):
         if keep:
             starts.append(S)
-        run = _run(tokens.part(segment), S, read_first, chunk_size)
+        run = _run(tokens.part(segment), S, *how)
         read = torch.matmul(run.Q, run.states[:-1])
         read.flatten(0, 1).baddbmm_(run.P.flatten(0, 1), run.R.flatten(0, 1))
         _put(read, o[:, segment])
@@ -97,7 +102,7 @@ def _forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 @_forward.register_fake
 def _(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    _, k, z, _, _, _, S, _, chunk_size, keep = inputs
+    _, k, z, _, _, _, S, _, _, chunk_size, keep = inputs
     kept = len(segments(k, chunk_size)) if keep else 0
     B, H, *sizes = S.shape
     return (
@@ -108,16 +113,17 @@ def _(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _remember(ctx: Any, inputs: tuple, output: tuple) -> None:
-    *tokens, _, ctx.read_first, ctx.chunk_size, _ = inputs
+    *tokens, _ = inputs[:7]
+    ctx.how = inputs[7:10]
     ctx.save_for_backward(*tokens, output[2])
 
 
 def _gradients(ctx: Any, do: Tensor, dS: Tensor, _: Tensor) -> tuple:
     *tokens, starts = ctx.saved_tensors
-    found = _backward(do, dS, *tokens, starts, ctx.read_first, ctx.chunk_size)
+    found = _backward(do, dS, *tokens, starts, *ctx.how)
     dS = found.pop()
     given = (None if x is None else found.pop(0) for x in tokens)
-    return *given, dS, None, None, None
+    return *given, dS, None, None, None, None
 
 
 _forward.register_autograd(_gradients, setup_context=_remember)
@@ -127,19 +133,23 @@ _forward.register_autograd(_gradients, setup_context=_remember)
     "ctlearn::memory_chunkwise_backward",
     mutates_args=(),
     schema="(Tensor do, Tensor dS, Tensor q, Tensor k, Tensor z, Tensor? e, "
-    "Tensor? log_decay, Tensor? beta, Tensor starts, bool read_first, int chunk_size) "
-    "-> Tensor[]",
+    "Tensor? log_decay, Tensor? beta, Tensor starts, bool e_is_k, bool read_first, "
+    "int chunk_size) -> Tensor[]",
 )
 def _backward(*inputs: Any) -> list[Tensor]:
     """The gradients of all tokens that were given, then that of S."""
     (do, dS), tokens = inputs[:2], Tokens(*inputs[2:8])
-    (starts, read_first, chunk_size), shape = inputs[8:], dS.shape
+    (starts, e_is_k, *how), shape = inputs[8:], dS.shape
     whole = [None if x is None else x.new_empty(x.shape) for x in tokens]
+    if e_is_k:
+        tokens = tokens._replace(e=tokens.k)
     dS = dS.flatten(0, 1)
-    todo = list(zip(segments(tokens.k, chunk_size), starts, strict=True))
+    todo = list(zip(segments(tokens.k, how[1]), starts, strict=True))
     for segment, S in reversed(todo):
-        run = _run(tokens.part(segment), S, read_first, chunk_size)
+        run = _run(tokens.part(segment), S, *how)
         found, dS = _backward_segment(run, do[:, segment], dS)
+        if e_is_k:
+            found[1] += found[3]
         for into, x in zip(whole, found, strict=True):
             if into is not None:
                 _put(x, into[:, segment])
@@ -148,7 +158,7 @@ def _backward(*inputs: Any) -> list[Tensor]:
 
 @_backward.register_fake
 def _(*inputs: Any) -> list[Tensor]:
-    _, dS, *tokens, _, _, _ = inputs
+    dS, tokens = inputs[1], inputs[2:8]
     found = [x.new_empty(x.shape) for x in tokens if x is not None]
     return [*found, dS.new_empty(dS.shape)]
 
@@ -211,9 +221,7 @@ def _rated(given: Tokens) -> Tokens:
     return Tokens(*(None if a is None else a.contiguous() for a in x))
 
 
-def _backward_segment(
-    run: _Run, do: Tensor, dS: Tensor
-) -> tuple[list[Tensor | None], Tensor]:
+def _backward_segment(run: _Run, do: Tensor, dS: Tensor) -> tuple[list[Any], Tensor]:
     """The gradients of the tokens, in chunks, and of the first state."""
     x, D, seen = run.rated, run.D, run.seen
     do = chunked(do.to(dS.dtype), x.k.shape[2])

@@ -25,8 +25,8 @@ Gradients = tuple[Tensor, Tensor, Tensor | None]
 class Seen(ABC):
     """What is kept on the way to each token: before or after it has forgotten.
 
-    What ends in `_backward` takes the gradient of a result, and gives those of the
-    arguments, the decay's last.
+    What ends in `_backward` takes the gradient of a result, which it may overwrite, and
+    gives those of the arguments, the decay's last.
     """
 
     @abstractmethod
@@ -141,10 +141,11 @@ class _ScalarSeen(Seen):
     def pairs_backward(self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor) -> Gradients:
         """A token's decay is in every pair that it stands between."""
         over = dW * W
-        dW = dW * self.D
+        dW = dW.mul_(self.D)
         if self.late:
             over = F.pad(over[..., 1:, :], (0, 0, 0, 1))
-        dg = _from_behind(over.tril(-1), -2).tril(-1).sum(-1)
+        # below the diagonal, sums from a row on hold pairs of different tokens alone
+        dg = _from_behind(over, -2).tril_(-1).sum(-1)
         return dW @ y, dW.mT @ x, dg
 
     def from_start(self, x: Tensor) -> Tensor:
@@ -155,7 +156,7 @@ class _ScalarSeen(Seen):
         self, x: Tensor, dx: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """A token's decay is in every later row."""
-        dx = self.from_start(dx)
+        dx = dx.mul_(self.since[..., None])
         rows = (dx * x).sum(-1)
         if self.late:
             rows = F.pad(rows[..., 1:], (0, 1))
@@ -188,7 +189,7 @@ class ScalarDecay(Decay):
 
     def to_end_backward(self, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor | None]:
         """A token's decay is in every earlier row."""
-        dy = self.to_end(dy)
+        dy = dy.mul_(self.after.D[..., -1, :, None])
         return dy, _behind((dy * y).sum(-1)[..., None])[..., 0]
 
     def whole_backward(self, S: Tensor, dS: Tensor) -> Tensor | None:
@@ -280,7 +281,7 @@ class _VectorSeen(Seen):
         self, x: Tensor, dx: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """A token's decay is in every later row."""
-        dx = self.from_start(dx)
+        dx = dx.mul_(self.since)
         return dx, _from_behind(_earlier(dx * x, self.late), -2)
 
 
@@ -321,7 +322,7 @@ class VectorDecay(Decay):
 
     def to_end_backward(self, y: Tensor, dy: Tensor) -> tuple[Tensor, Tensor | None]:
         """A token's decay is in every earlier row."""
-        dy = self.to_end(dy)
+        dy = dy.mul_(self._end)
         return dy, _behind(dy * y)
 
     def whole_backward(self, S: Tensor, dS: Tensor) -> Tensor | None:

@@ -332,7 +332,9 @@ def test_inputs_are_not_written_to_and_share_no_memory(plan, T):
 def test_without_gradients_no_states_are_kept():
     x = drawn(130, "scalar")
     given = [x.get(n) for n in ("q", "k", "z", "e", "log_decay", "beta", "S")]
-    kept = [backward._forward(*given, False, 16, keep)[2] for keep in (True, False)]
+    kept = [
+        backward._forward(*given, False, False, 16, keep)[2] for keep in (True, False)
+    ]
     assert [len(a) for a in kept] == [len(memory.segments(x["k"], 16)), 0]
 
 
@@ -381,7 +383,7 @@ def test_the_operator_is_as_torch_wants_it():
     x = drawn(40, "scalar")
     given = [x.get(n) for n in ("q", "k", "z", "e", "log_decay", "beta", "S")]
     given = [None if a is None else a.clone().requires_grad_() for a in given]
-    torch.library.opcheck(backward._forward, (*given, False, 16, True))
+    torch.library.opcheck(backward._forward, (*given, False, False, 16, True))
 
 
 @pytest.mark.parametrize("plan", PLANS)

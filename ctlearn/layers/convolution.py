@@ -30,9 +30,9 @@ class Convolution(nn.Module):
         if recent is None:
             recent = x.new_zeros(x.shape[0], before, x.shape[2])
         x = torch.cat([recent, x], 1)
-        y = self.weight[before] * x[:, before:]
-        for late in range(1, before + 1):
-            first = before - late
-            y = torch.addcmul(y, self.weight[first], x[:, first : first + T])
+        y = self.weight[0] * x[:, before:]
+        for i in range(1, before + 1):
+            earlier = slice(before - i, before - i + T)
+            y = torch.addcmul(y, self.weight[i], x[:, earlier])
         # a copy, so that the other inputs can be forgotten
         return F.silu(y), x[:, T:].clone()

@@ -10,7 +10,10 @@ import pytest
 torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
 
 from ctlearn import mixers  # noqa: E402
+from ctlearn.layers import memory  # noqa: E402
 from ctlearn.layers.gated_delta_rule import GatedDeltaRule  # noqa: E402
+from ctlearn.layers.mamba2 import Mamba2  # noqa: E402
+from ctlearn.mixers import gated_delta_rule, mamba2  # noqa: E402
 
 D_MODEL = 12
 # T tokens in pieces of these lengths; the first are shorter than the convolution
@@ -180,6 +183,80 @@ def test_nothing_to_read_is_nothing_to_answer(built, kind):
 def test_sizes_that_cannot_be_are_refused(built, kind, wrong, names):
     with pytest.raises(ValueError, match=f"^{names}"):
         built(kind, **wrong)
+
+
+@pytest.mark.parametrize("form", [memory.recurrent, memory.parallel])
+def test_the_function_is_the_choice(built, form):
+    """Any form of the memory may run a layer."""
+    y, state = built(GatedDeltaRule)(tokens(20))
+    y_form, state_form = built(GatedDeltaRule, mix=form)(tokens(20))
+    torch.testing.assert_close(y_form, y)
+    torch.testing.assert_close(state_form.S, state.S)
+
+
+def normed(x, weight):
+    return weight * x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5)
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def written_out(layer, x):
+    """Its weights, and of a sequence [T, d_model] q, k, v and the gate's logits.
+
+    Two heads of queries and keys of 6 channels are repeated for four of values of 5.
+    """
+    w = {n: p.numpy() for n, p in layer.named_parameters()}
+    qkv = x @ w["qkv.weight"].T
+    taps = w["convolution.weight"]
+    padded = np.concatenate([np.zeros((3, qkv.shape[1])), qkv])
+    qkv = silu(sum(taps[i] * padded[3 - i : len(padded) - i] for i in range(4)))
+    q, k, v = np.split(qkv, [12, 24], axis=1)
+    q, k = (np.repeat(a.reshape(-1, 2, 6), 2, axis=1) for a in (q, k))
+    gate = (x @ w["gate.weight"].T).reshape(-1, 4, 5)
+    return w, q, k, v.reshape(-1, 4, 5), gate
+
+
+def test_a_gated_delta_rule_layer_written_out(built):
+    """With two heads of values for each of keys."""
+    layer, x = built(GatedDeltaRule), tokens(9, B=1)
+    w, q, k, v, gate = written_out(layer, x[0].numpy())
+    q, k = (a / np.sqrt((a**2).sum(-1, keepdims=True) + 1e-6) for a in (q, k))
+    time = x[0].numpy() @ w["passing.project.weight"].T + w["passing.bias"]
+    log_decay = -np.exp(w["passing.A_log"]) * np.log1p(np.exp(time))
+    beta = 1 / (1 + np.exp(-x[0].numpy() @ w["rate.weight"].T))
+    o = np.empty_like(v)
+    for h in range(4):
+        o[:, h], _ = gated_delta_rule.recurrent(
+            q[:, h] / np.sqrt(6),
+            k[:, h],
+            v[:, h],
+            log_decay=log_decay[:, h],
+            beta=beta[:, h],
+        )
+    y = (normed(o, w["norm.weight"]) * silu(gate)).reshape(9, -1) @ w["out.weight"].T
+    np.testing.assert_allclose(layer(x)[0][0], y, rtol=1e-9, atol=1e-12)
+
+
+def test_a_mamba2_layer_written_out(built):
+    """Of two groups; the norm comes behind the gate, over all heads."""
+    layer, x = built(Mamba2), tokens(9, B=1)
+    layer.skip += torch.arange(4)
+    w, q, k, v, gate = written_out(layer, x[0].numpy())
+    time = x[0].numpy() @ w["passing.project.weight"].T + w["passing.bias"]
+    o = np.empty_like(v)
+    for h in range(4):
+        o[:, h], _ = mamba2.recurrent(
+            q[:, h],
+            k[:, h],
+            v[:, h],
+            A=-np.exp(w["passing.A_log"][h]),
+            delta=np.log1p(np.exp(time[:, h])),
+        )
+    o = ((o + w["skip"][:, None] * v) * silu(gate)).reshape(9, -1)
+    y = normed(o, w["norm.weight"]) @ w["out.weight"].T
+    np.testing.assert_allclose(layer(x)[0][0], y, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("pieces", [1, 2])

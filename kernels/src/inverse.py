@@ -15,9 +15,9 @@ from ctlearn.kernels.tiles import (
     column_of,
     dot,
     gates_of,
-    of_head,
     rows_of,
     square,
+    tokens_of,
 )
 
 
@@ -80,24 +80,9 @@ def inverse(L, C: tl.constexpr):
 
 @triton.jit(do_not_specialize=["T"])
 def inverse_kernel(
-    k,
-    e,
-    log_decay,
-    beta,
-    L,
-    A,
-    k_strides,
-    e_strides,
-    g_strides,
-    beta_strides,
-    T,
-    H,
-    d_k: tl.constexpr,
-    C: tl.constexpr,
-    K: tl.constexpr,
-    G: tl.constexpr,
-    LATE: tl.constexpr,
-):
+    tokens, L, A, T, H, d_k: tl.constexpr, C: tl.constexpr, K: tl.constexpr,
+    G: tl.constexpr, LATE: tl.constexpr,
+):  # fmt: skip
     """A [B, H, chunks, C, C] of a chunk a program.
 
     Reads k, e (k where there is none), beta and a scalar decay, a tile [C, K] of each;
@@ -105,24 +90,22 @@ def inverse_kernel(
     what is erased is read before the memory forgets. Writes A.
     """
     chunks = tl.cdiv(T, C)
-    pair = (tl.program_id(0) // chunks).to(tl.int64)
     start = (tl.program_id(0) % chunks) * C
-    k, e = of_head(k, k_strides, pair, H), of_head(e, e_strides, pair, H)
-    log_decay = of_head(log_decay, g_strides, pair, H)
-    beta = of_head(beta, beta_strides, pair, H)
+    pair = (tl.program_id(0) // chunks).to(tl.int64)
+    _, k, _, e, log_decay, beta = tokens_of(tokens, pair, H)
     rows = start + tl.arange(0, C)
     at = tl.program_id(0).to(tl.int64) * (C * C) + square(C)
     if L is None:
         channels = tl.arange(0, K)
-        b_k = rows_of(k, k_strides, rows, channels, T, d_k)
+        b_k = rows_of(k, rows, channels, T, d_k)
         b_e = b_k
         if e is not None:
-            b_e = rows_of(e, e_strides, rows, channels, T, d_k)
-        g = gates_of(log_decay, g_strides, start, -LATE, C, G, T, d_k)
+            b_e = rows_of(e, rows, channels, T, d_k)
+        g = gates_of(log_decay, start, -LATE, C, G, T, d_k)
         b_L = dot(b_e, tl.trans(b_k)) * between(g, rows, G, LATE)
     else:
         b_L = tl.load(L + at)
-    b_L *= column_of(beta, beta_strides, rows, T)
+    b_L *= column_of(beta, rows, T)
     i = tl.arange(0, C)
     b_L = tl.where(i[:, None] > i[None, :], b_L, 0.0)
     b_A = tl.where(i[:, None] > i[None, :], inverse(b_L, C), 0.0)

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 
 class Launch(NamedTuple):
-    """The columns of a tile of values, and Triton's own options."""
+    """Columns of the tiles of keys and of values, and Triton's own options."""
 
+    K: int
     V: int
     how: dict[str, int]
 
@@ -25,6 +26,9 @@ def padded(d: int) -> int:
 
 def launch(kernel: str, d_k: int, d_v: int = 1) -> Launch:
     """The choice for one kernel."""
+    K, V = padded(d_k), padded(d_v)
     if kernel == "pairs":
-        return Launch(0, {"num_warps": 2, "num_stages": 1})
-    return Launch(min(64, padded(d_v)), {"num_warps": 4, "num_stages": 2})
+        return Launch(K, 0, {"num_warps": 2, "num_stages": 1})
+    if kernel == "gradients":
+        return Launch(min(64, K), min(64, V), {"num_warps": 4, "num_stages": 2})
+    return Launch(K, min(64, V), {"num_warps": 4, "num_stages": 2})

@@ -7,13 +7,18 @@
 being stored; an e that is k itself is read once.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ctlearn.kernels.gradients import gradients_kernel
 from ctlearn.kernels.inverse import inverse_kernel
 from ctlearn.kernels.launch import launch, padded
 from ctlearn.kernels.pairs import pairs_kernel
 from ctlearn.kernels.required import Tensor, torch, triton
+from ctlearn.kernels.reverse import reverse_kernel
 from ctlearn.kernels.scan import scan_kernel
+
+# Interpreted, kernels run on any device.
+COMPILED = isinstance(scan_kernel, triton.JITFunction)
 
 
 def chunkwise(
@@ -30,24 +35,15 @@ def chunkwise(
 ) -> tuple[Tensor, Tensor]:
     """Every chunk's triangular system, then a scan over the chunks: two kernels.
 
-    A decay by channel takes two more, for the scores it decays. q, k, z and e are of
+    A decay by channel takes two more, for the scores it decays, and has no gradient
+    here: `ctlearn.layers.backward` has. q, k, z and e are of
     one dtype, float32, float16 or bfloat16; sums and the last state are float32.
     chunk_size is 16, 32 or 64. Raises ValueError or TypeError for what does not fit.
     """
     checked(q, k, z, e, log_decay, beta, S, chunk_size)
-    tokens = Tokens(q, k, z, None if e is k else e, log_decay, beta)
-    return forward(tokens, S, e is not None, read_first, chunk_size)
-
-
-class Tokens(NamedTuple):
-    """What comes with tokens; e is None, too, where k takes its place."""
-
-    q: Tensor
-    k: Tensor
-    z: Tensor
-    e: Tensor | None
-    log_decay: Tensor | None
-    beta: Tensor | None
+    own = None if e is k else e
+    how = e is not None, read_first, chunk_size
+    return forward(q, k, z, own, log_decay, beta, S, *how)
 
 
 def checked(
@@ -87,128 +83,261 @@ def checked(
             raise TypeError(f"{name}: {x.dtype}, but k is {k.dtype}")
         if not x.is_floating_point():
             raise TypeError(f"{name}: expected floating point, got {x.dtype}")
+    if COMPILED and k.device.type == "cpu":
+        raise ValueError("k: on cpu, but kernels run on a GPU; ctlearn.layers does not")
     if chunk_size not in (16, 32, 64):
         raise ValueError(f"chunk_size: expected 16, 32 or 64, got {chunk_size}")
 
 
+@torch.library.custom_op("ctlearn::memory", mutates_args=())
 def forward(
-    tokens: Tokens, S: Tensor | None, erase: bool, read_first: bool, chunk_size: int
+    q: Tensor,
+    k: Tensor,
+    z: Tensor,
+    e: Tensor | None,
+    log_decay: Tensor | None,
+    beta: Tensor | None,
+    S: Tensor | None,
+    erase: bool,
+    read_first: bool,
+    chunk_size: int,
 ) -> tuple[Tensor, Tensor]:
-    """Outputs and last state."""
-    k, z = tokens.k, tokens.z
-    B, T, H, d_k = k.shape
-    d_v = z.shape[-1]
-    o = torch.empty((B, T, H, d_v), dtype=z.dtype, device=z.device)
-    last = torch.empty((B, H, d_k, d_v), dtype=torch.float32, device=z.device)
-    P = scores(tokens, chunk_size) if by_channel(tokens) else None
-    A = inverses(tokens, read_first, chunk_size) if erase else None
-    choice = launch("scan", d_k, d_v)
-    scan_kernel[(B * H * triton.cdiv(d_v, choice.V),)](
-        *tokens,
-        S,
-        A,
-        P,
-        o,
-        last,
-        *(strides(x) for x in tokens),
-        state_strides(S),
-        strides(o),
-        state_strides(last),
-        T,
-        H,
-        d_k,
-        d_v,
-        C=chunk_size,
-        K=padded(d_k),
-        V=choice.V,
-        G=gate_columns(tokens),
-        LATE=int(read_first),
-        **choice.how,
-    )
+    """Outputs and last state; an e of None stands for k if anything is erased."""
+    run = Run(Tokens(q, k, z, e, log_decay, beta), erase, read_first, chunk_size)
+    o, last = run.rows(z), run.state(k)
+    P = run.scores() if run.by_channel else None
+    run.scan(S, run.inverses(), P, o=o, last=last)
     return o, last
 
 
-def inverses(tokens: Tokens, read_first: bool, chunk_size: int) -> Tensor:
-    """Every chunk's (I + L)^{-1} - I, [B, H, chunks, C, C]."""
-    k, e = tokens.k, tokens.e
-    A, L = square_tiles(k, chunk_size, k.dtype), None
-    if by_channel(tokens):
-        L = square_tiles(k, chunk_size, torch.float32)
-        pairs(k if e is None else e, tokens, L, read_first)
-    if A.numel():
-        choice = launch("inverse", k.shape[-1])
-        inverse_kernel[(A[..., 0, 0].numel(),)](
-            k,
-            e,
-            tokens.log_decay,
-            tokens.beta,
-            L,
-            A,
-            strides(k),
-            strides(e),
-            strides(tokens.log_decay),
-            strides(tokens.beta),
-            *k.shape[1:],
-            C=chunk_size,
-            K=padded(k.shape[-1]),
-            G=gate_columns(tokens),
-            LATE=int(read_first),
-            **choice.how,
+@forward.register_fake
+def _(q, k, z, *others):
+    B, _, H, d_k = k.shape
+    last = (B, H, d_k, z.shape[-1])
+    return z.new_empty(z.shape), k.new_empty(last, dtype=torch.float32)
+
+
+@torch.library.custom_op("ctlearn::memory_backward", mutates_args=())
+def backward(
+    q: Tensor,
+    k: Tensor,
+    z: Tensor,
+    e: Tensor | None,
+    log_decay: Tensor | None,
+    beta: Tensor | None,
+    S: Tensor | None,
+    do: Tensor,
+    dlast: Tensor,
+    erase: bool,
+    read_first: bool,
+    chunk_size: int,
+) -> list[Tensor]:
+    """Gradients of q, k, z, of those of e, log_decay and beta that are given, and of S.
+
+    States and writes are computed again, in half the work of the way forward.
+    """
+    run = Run(Tokens(q, k, z, e, log_decay, beta), erase, read_first, chunk_size)
+    A = run.inverses()
+    R, before = run.rows(z), run.states()
+    run.scan(S, A, None, R=R, before=before)
+    dX, after, dS = run.rows(z), run.states(), run.state(k)
+    run.reverse(A, do, dlast, dX, after, dS)
+    return [*run.gradients(R, do, dX, before, after), dS]
+
+
+@backward.register_fake
+def _(q, k, z, e, log_decay, beta, S, do, dlast, *how):
+    given = [x for x in (q, k, z, e, log_decay, beta) if x is not None]
+    return [*(x.new_empty(x.shape) for x in given), dlast.new_empty(dlast.shape)]
+
+
+def _keep(ctx: Any, inputs: tuple, output: tuple) -> None:
+    ctx.save_for_backward(*inputs[:7])
+    ctx.how = inputs[7:]
+
+
+def _gradients(ctx: Any, do: Tensor, dlast: Tensor) -> tuple:
+    tensors = ctx.saved_tensors
+    log_decay, S = tensors[4], tensors[6]
+    if log_decay is not None and log_decay.dim() == 4:
+        raise NotImplementedError(
+            "log_decay: no kernel has the gradient of a decay by channel; "
+            "ctlearn.layers.backward.chunkwise has"
         )
-    return A
+    *found, dS = backward(*tensors, do, dlast, *ctx.how)
+    rest = iter(found)
+    given = [None if x is None else next(rest) for x in tensors[:6]]
+    return *given, None if S is None else dS.to(S.dtype), None, None, None
 
 
-def scores(tokens: Tokens, chunk_size: int) -> Tensor:
-    """Every chunk's P, the queries' scores under a decay by channel."""
-    P = square_tiles(tokens.k, chunk_size, tokens.k.dtype)
-    pairs(tokens.q, tokens, P, read_first=False)
-    return P
+forward.register_autograd(_gradients, setup_context=_keep)
 
 
-def pairs(x: Tensor, tokens: Tokens, W: Tensor, read_first: bool) -> None:
-    """Fill W with the scores of x and k under a decay by channel."""
-    k, C = tokens.k, W.shape[-1]
-    if W.numel():
-        choice = launch("pairs", k.shape[-1])
-        pairs_kernel[(W[..., 0, 0].numel() * (C // 16),)](
-            x,
-            k,
-            tokens.log_decay,
-            W,
-            strides(x),
-            strides(k),
-            strides(tokens.log_decay),
-            *k.shape[1:],
-            C=C,
-            K=padded(k.shape[-1]),
-            LATE=int(read_first),
+class Tokens(NamedTuple):
+    """What comes with tokens."""
+
+    q: Tensor
+    k: Tensor
+    z: Tensor
+    e: Tensor | None
+    log_decay: Tensor | None
+    beta: Tensor | None
+
+
+class Run:
+    """One call: its sizes, the arrays that it needs, and its launches."""
+
+    def __init__(
+        self, tokens: Tokens, erase: bool, read_first: bool, chunk_size: int
+    ) -> None:
+        self.tokens, self.erase = tokens, erase
+        self.B, self.T, self.H, self.d_k = tokens.k.shape
+        self.d_v, self.C = tokens.z.shape[-1], chunk_size
+        self.late = int(read_first)
+        self.chunks = self.B * self.H * triton.cdiv(self.T, chunk_size)
+        gate = tokens.log_decay
+        self.by_channel = gate is not None and gate.dim() == 4
+        self.G = 0 if gate is None else padded(self.d_k) if self.by_channel else 1
+        self.views = tuple(map(view, tokens))
+
+    def empty(self, *shape: int, dtype: torch.dtype) -> Tensor:
+        """Room on the tokens' device."""
+        return torch.empty(shape, dtype=dtype, device=self.tokens.k.device)
+
+    def rows(self, x: Tensor) -> Tensor:
+        """Room for what is like x."""
+        return self.empty(*x.shape, dtype=x.dtype)
+
+    def state(self, k: Tensor) -> Tensor:
+        """Room for a state a head."""
+        return self.empty(self.B, self.H, self.d_k, self.d_v, dtype=torch.float32)
+
+    def states(self) -> Tensor:
+        """Room for a state a chunk: never float16, which they would overflow."""
+        narrow = self.tokens.k.dtype == torch.bfloat16
+        dtype = torch.bfloat16 if narrow else torch.float32
+        return self.empty(self.chunks, self.d_k, self.d_v, dtype=dtype)
+
+    def squares(self, dtype: torch.dtype) -> Tensor:
+        """Room for a matrix [C, C] a chunk."""
+        return self.empty(self.chunks, self.C, self.C, dtype=dtype)
+
+    def inverses(self) -> Tensor | None:
+        """Every chunk's (I + L)^{-1} - I, if anything is erased."""
+        if not self.erase:
+            return None
+        tokens, L = self.tokens, None
+        A = self.squares(tokens.k.dtype)
+        if self.by_channel:
+            L = self.squares(torch.float32)
+            self.pairs(tokens.k if tokens.e is None else tokens.e, L, self.late)
+        if self.chunks:
+            choice = launch("inverse", self.d_k)
+            inverse_kernel[(self.chunks,)](
+                self.views, L, A, self.T, self.H, self.d_k,
+                C=self.C, K=padded(self.d_k), G=self.G, LATE=self.late, **choice.how,
+            )  # fmt: skip
+        return A
+
+    def scores(self) -> Tensor:
+        """Every chunk's P, the queries' scores under a decay by channel."""
+        P = self.squares(self.tokens.k.dtype)
+        self.pairs(self.tokens.q, P, late=0)
+        return P
+
+    def pairs(self, x: Tensor, W: Tensor, late: int) -> None:
+        """Fill W with the scores of x and k under a decay by channel."""
+        if self.chunks:
+            choice = launch("pairs", self.d_k)
+            pairs_kernel[(self.chunks * (self.C // 16),)](
+                view(x), self.views[1], self.views[4], W, self.T, self.H, self.d_k,
+                C=self.C, K=padded(self.d_k), LATE=late, **choice.how,
+            )  # fmt: skip
+
+    def scan(
+        self, S: Tensor | None, A: Tensor | None, P: Tensor | None, **out: Tensor
+    ) -> None:
+        """The way forward: into o and last, or into R and the states before chunks."""
+        choice = launch("scan", self.d_k, self.d_v)
+        scan_kernel[self.heads_and_tiles(choice.V)](
+            self.views, view(S, state=True), A, P,
+            view(out.get("o")), view(out.get("last"), state=True),
+            view(out.get("R")), state_view(out.get("before")),
+            self.T, self.H, self.d_k, self.d_v,
+            C=self.C, K=padded(self.d_k), V=choice.V, G=self.G, LATE=self.late,
             **choice.how,
-        )
+        )  # fmt: skip
+
+    def reverse(
+        self,
+        A: Tensor | None,
+        do: Tensor,
+        dlast: Tensor,
+        dX: Tensor,
+        after: Tensor,
+        dS: Tensor,
+    ) -> None:
+        """The way back: into dX, the states' gradients behind chunks, and dS."""
+        choice = launch("reverse", self.d_k, self.d_v)
+        reverse_kernel[self.heads_and_tiles(choice.V)](
+            self.views, A, None, view(do), view(dlast, state=True),
+            view(dX), state_view(after), view(dS, state=True),
+            self.T, self.H, self.d_k, self.d_v,
+            C=self.C, K=padded(self.d_k), V=choice.V, G=self.G, LATE=self.late,
+            **choice.how,
+        )  # fmt: skip
+
+    def gradients(
+        self, R: Tensor, do: Tensor, dX: Tensor, before: Tensor, after: Tensor
+    ) -> list[Tensor]:
+        """Those of the tokens that are given, once all chunks' states are known."""
+        tokens, choice = self.tokens, launch("gradients", self.d_k, self.d_v)
+        shares = triton.cdiv(self.d_k, choice.K)
+        rates = shares * self.B, self.T, self.H
+
+        def share(x: Tensor | None) -> Tensor | None:
+            return None if x is None else self.empty(*rates, dtype=torch.float32)
+
+        dq, dk = self.rows(tokens.q), self.rows(tokens.k)
+        dz = None if tokens.beta is None else self.rows(tokens.z)
+        de = None if tokens.e is None else self.rows(tokens.e)
+        dg, dbeta = share(tokens.log_decay), share(tokens.beta)
+        if self.chunks:
+            gradients_kernel[(self.chunks * shares,)](
+                self.views, view(R), view(do), view(dX),
+                state_view(before), state_view(after),
+                *map(view, (dq, dk, dz, de, dg, dbeta)),
+                self.T, self.H, self.B * self.H, self.d_k, self.d_v,
+                C=self.C, K=choice.K, V=choice.V, G=self.G, LATE=self.late,
+                ERASE=self.erase, **choice.how,
+            )  # fmt: skip
+        found = [dq, dk, dX if dz is None else dz, de]
+        for x, parts in ((tokens.log_decay, dg), (tokens.beta, dbeta)):
+            if parts is not None:
+                whole = parts.unflatten(0, (shares, self.B)).sum(0)
+                found.append(whole.to(x.dtype))
+        return [x for x in found if x is not None]
+
+    def heads_and_tiles(self, V: int) -> tuple[int]:
+        """A grid of a program for each head and V columns of its values."""
+        return (self.B * self.H * triton.cdiv(self.d_v, V),)
 
 
-def by_channel(tokens: Tokens) -> bool:
-    """Whether every key channel decays at its own rate."""
-    return tokens.log_decay is not None and tokens.log_decay.dim() == 4
+def view(x: Tensor | None, state: bool = False) -> tuple | None:
+    """What a kernel sees of x [B, T, H, d], of x [B, T, H], or of states [B, H, d, d].
+
+    In the place of a token a state has a channel.
+    """
+    if x is None:
+        return None
+    return x, strides(x.transpose(1, 2) if state else x)
 
 
-def gate_columns(tokens: Tokens) -> int:
-    """The columns of a tile of log decays, 0 where there are none."""
-    if by_channel(tokens):
-        return padded(tokens.k.shape[-1])
-    return 0 if tokens.log_decay is None else 1
+def state_view(x: Tensor | None) -> tuple | None:
+    """Of states [n, d_k, d_v], one a chunk: the chunk is the batch, of one head."""
+    return None if x is None else view(x[:, None], state=True)
 
 
-def square_tiles(k: Tensor, C: int, dtype: torch.dtype) -> Tensor:
-    """Room for a matrix a chunk: [B, H, chunks, C, C]."""
-    B, T, H, _ = k.shape
-    return torch.empty((B, H, triton.cdiv(T, C), C, C), dtype=dtype, device=k.device)
-
-
-def state_strides(S: Tensor | None) -> tuple[int, ...]:
-    """Those of [B, d_k, H, d_v]: channels stand where tokens do."""
-    return strides(None if S is None else S.transpose(1, 2))
-
-
-def strides(x: Tensor | None) -> tuple[int, ...]:
-    """Those of [B, T, H, d], zero for what is not there."""
-    return (0, 0, 0, 0) if x is None else (*x.stride(), 0)[:4]
+def strides(x: Tensor) -> tuple[int, ...]:
+    """Those of [B, T, H, d], the last zero where there is no d."""
+    return (*x.stride(), 0)[:4]

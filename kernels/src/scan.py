@@ -22,92 +22,73 @@ from ctlearn.kernels.tiles import (
     since_start,
     square,
     store_rows,
+    tokens_of,
     until_end,
 )
 
 
 @triton.jit(do_not_specialize=["T"])
 def scan_kernel(
-    q,
-    k,
-    z,
-    e,
-    log_decay,
-    beta,
-    S,
-    A,
-    P,
-    o,
-    last,
-    q_strides,
-    k_strides,
-    z_strides,
-    e_strides,
-    g_strides,
-    beta_strides,
-    S_strides,
-    o_strides,
-    last_strides,
-    T,
-    H,
-    d_k: tl.constexpr,
-    d_v: tl.constexpr,
-    C: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    G: tl.constexpr,
+    tokens, S, A, P, o, last, R, before, T, H, d_k: tl.constexpr, d_v: tl.constexpr,
+    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, G: tl.constexpr,
     LATE: tl.constexpr,
-):
-    """Outputs o [B, T, H, d_v] and last state [B, H, d_k, d_v].
+):  # fmt: skip
+    """Outputs o [B, T, H, d_v] and last state [B, H, d_k, d_v], or R and all states.
 
     A program takes V value columns of one head through all chunks. It reads q, k, z, e
     (k where there is none) and the gates, in tiles of C rows, each once; A [B, H,
     chunks, C, C] if anything is erased; P, of the same shape, if decays are vectors:
-    G is K then, 1 where they are scalars, 0 where there are none. The strides of states
-    are those of [B, d_k, H, d_v], so that channels stand where tokens do.
+    G is K then, 1 where they are scalars, 0 where there are none. Backward asks for
+    R [B, T, H, d_v] and the states before the chunks, [B x H x chunks, d_k, d_v], in
+    the place of o. In the view of a state, channels stand where tokens do.
     """
     tiles, chunks = tl.cdiv(d_v, V), tl.cdiv(T, C)
     pair = (tl.program_id(0) // tiles).to(tl.int64)
-    q, k = of_head(q, q_strides, pair, H), of_head(k, k_strides, pair, H)
-    z, e = of_head(z, z_strides, pair, H), of_head(e, e_strides, pair, H)
-    log_decay = of_head(log_decay, g_strides, pair, H)
-    beta, o = of_head(beta, beta_strides, pair, H), of_head(o, o_strides, pair, H)
+    q, k, z, e, log_decay, beta = tokens_of(tokens, pair, H)
+    o, R = of_head(o, pair, H), of_head(R, pair, H)
     i, channels = tl.arange(0, C), tl.arange(0, K)
     values = (tl.program_id(0) % tiles) * V + tl.arange(0, V)
     b_S = tl.zeros([K, V], tl.float32)
     if S is not None:
-        S = of_head(S, S_strides, pair, H)
-        b_S += rows_of(S, S_strides, channels, values, d_k, d_v).to(tl.float32)
+        first = of_head(S, pair, H)
+        b_S += rows_of(first, channels, values, d_k, d_v).to(tl.float32)
     for n in range(0, chunks):
         start = tl.cast(n, tl.int32) * C
         rows = start + i
         at = (pair * chunks + n) * (C * C) + square(C)
-        g = gates_of(log_decay, g_strides, start, 0, C, G, T, d_k)
+        b_k = rows_of(k, rows, channels, T, d_k)
+        g = gates_of(log_decay, start, 0, C, G, T, d_k)
         since = since_start(g, G)
-        b_q = rows_of(q, q_strides, rows, channels, T, d_k)
-        b_k = rows_of(k, k_strides, rows, channels, T, d_k)
-        if P is None:
-            b_P = (dot(b_q, tl.trans(b_k)) * between(g, rows, G, 0)).to(b_q.dtype)
-        else:
-            b_P = tl.load(P + at)
-        b_o = scaled_dot(b_q, since, b_S)
-        b_R = rows_of(z, z_strides, rows, values, T, d_v).to(tl.float32)
+        if o is not None:
+            b_q = rows_of(q, rows, channels, T, d_k)
+            if P is None:
+                b_P = dot(b_q, tl.trans(b_k)) * between(g, rows, G, 0)
+            else:
+                b_P = tl.load(P + at)
+            b_P = b_P.to(b_q.dtype)
+            b_o = scaled_dot(b_q, since, b_S)
+        b_R = rows_of(z, rows, values, T, d_v).to(tl.float32)
         if A is not None:
             b_e, kept = b_k, since
             if e is not None:
-                b_e = rows_of(e, e_strides, rows, channels, T, d_k)
+                b_e = rows_of(e, rows, channels, T, d_k)
             if LATE:
-                before = gates_of(log_decay, g_strides, start, -1, C, G, T, d_k)
-                kept = since_start(before, G)
+                earlier = gates_of(log_decay, start, -1, C, G, T, d_k)
+                kept = since_start(earlier, G)
             b_R -= scaled_dot(b_e, kept, b_S)
-        b_R *= column_of(beta, beta_strides, rows, T)
+        b_R *= column_of(beta, rows, T)
         if A is not None:
             b_R += dot(tl.load(A + at), b_R)
-        b_o += dot(b_P, b_R)
-        store_rows(o, b_o, o_strides, rows, values, T, d_v)
-        after = gates_of(log_decay, g_strides, start, 1, C, G, T, d_k)
+        if o is not None:
+            store_rows(o, b_o + dot(b_P, b_R), rows, values, T, d_v)
+        if R is not None:
+            store_rows(R, b_R, rows, values, T, d_v)
+        if before is not None:
+            here = of_head(before, pair * chunks + n, 1)
+            store_rows(here, b_S, channels, values, d_k, d_v)
+        following = gates_of(log_decay, start, 1, C, G, T, d_k)
         if G > 0:
             b_S *= tl.exp(tl.sum(g, 0))[:, None]
-        b_S += scaled_dot_of_rows(b_k, until_end(after, G), b_R)
-    last = of_head(last, last_strides, pair, H)
-    store_rows(last, b_S, last_strides, channels, values, d_k, d_v)
+        b_S += scaled_dot_of_rows(b_k, until_end(following, G), b_R)
+    if last is not None:
+        store_rows(of_head(last, pair, H), b_S, channels, values, d_k, d_v)

@@ -1,59 +1,83 @@
 """What the kernels share: tiles in and out of memory, decays, and products.
 
-Names in kernels: a tensor keeps its letter, `strides` are those of [B, T, H, d], C is
-the rows of a chunk, K and V the columns of a tile of keys and of values, all powers of
-two. Offsets are 64-bit. What is loaded keeps its dtype until it is an operand; all
-sums are in float32.
+A tensor comes as its view, (pointer, strides), or None where it is absent; a view of a
+head begins at it. C is the rows of a chunk, K and V the columns of a tile of keys and
+of values, all powers of two. Offsets are 64-bit. What is loaded keeps its dtype until
+it is an operand; all sums are in float32.
 """
 
 from ctlearn.kernels.required import tl, triton
 
 
 @triton.jit
-def of_head(x, strides, pair, H):
-    """Where head `pair` of B x H begins in x [B, T, H, d]; None stays None."""
-    return x if x is None else x + (pair // H) * strides[0] + (pair % H) * strides[2]
+def of_head(x, pair, H):
+    """The view of head `pair` of B x H in x [B, T, H, d] or [B, T, H]."""
+    return (
+        None
+        if x is None
+        else (x[0] + (pair // H) * x[1][0] + (pair % H) * x[1][2], x[1])
+    )
 
 
 @triton.jit
-def addresses(x, strides, rows, columns):
+def tokens_of(tokens, pair, H):
+    """The head's views of q, k, z, e, log_decay and beta."""
+    return (
+        of_head(tokens[0], pair, H),
+        of_head(tokens[1], pair, H),
+        of_head(tokens[2], pair, H),
+        of_head(tokens[3], pair, H),
+        of_head(tokens[4], pair, H),
+        of_head(tokens[5], pair, H),
+    )
+
+
+@triton.jit
+def addresses(x, rows, columns):
     """[C, D] of a head."""
-    at = x + rows[:, None].to(tl.int64) * strides[1]
-    return at + columns[None, :].to(tl.int64) * strides[3]
+    at = x[0] + rows[:, None].to(tl.int64) * x[1][1]
+    return at + columns[None, :].to(tl.int64) * x[1][3]
 
 
 @triton.jit
-def rows_of(x, strides, rows, columns, T, d: tl.constexpr):
+def rows_of(x, rows, columns, T, d: tl.constexpr):
     """[C, D] of a head of x [B, T, H, d]: zero outside it."""
     inside = ((rows >= 0) & (rows < T))[:, None] & (columns < d)[None, :]
-    return tl.load(addresses(x, strides, rows, columns), mask=inside, other=0.0)
+    return tl.load(addresses(x, rows, columns), mask=inside, other=0.0)
 
 
 @triton.jit
-def row_of(x, strides, row, columns, T, d: tl.constexpr):
+def row_of(x, row, columns, T, d: tl.constexpr):
     """[D] of a head of x [B, T, H, d], in float32: zero outside it."""
-    at = x + row.to(tl.int64) * strides[1] + columns.to(tl.int64) * strides[3]
+    at = x[0] + row.to(tl.int64) * x[1][1] + columns.to(tl.int64) * x[1][3]
     return tl.load(at, mask=(columns < d) & (row < T), other=0.0).to(tl.float32)
 
 
 @triton.jit
-def column_of(x, strides, rows, T):
+def column_of(x, rows, T):
     """[C, 1] of a head of x [B, T, H], in float32; ones where there is no x."""
     if x is None:
         column = tl.full([rows.shape[0], 1], 1.0, tl.float32)
     else:
         inside = (rows >= 0) & (rows < T)
-        at = x + rows.to(tl.int64) * strides[1]
+        at = x[0] + rows.to(tl.int64) * x[1][1]
         column = tl.load(at, mask=inside, other=0.0).to(tl.float32)[:, None]
     return column
 
 
 @triton.jit
-def store_rows(x, tile, strides, rows, columns, T, d: tl.constexpr):
+def store_rows(x, tile, rows, columns, T, d: tl.constexpr):
     """Write [C, D] into a head of x [B, T, H, d], and nothing outside it."""
     inside = (rows < T)[:, None] & (columns < d)[None, :]
-    at = addresses(x, strides, rows, columns)
-    tl.store(at, tile.to(x.dtype.element_ty), mask=inside)
+    at = addresses(x, rows, columns)
+    tl.store(at, tile.to(x[0].dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def store_column(x, column, rows, T):
+    """Write [C] into a head of x [B, T, H]; nothing where there is no x."""
+    if x is not None:
+        tl.store(x[0] + rows.to(tl.int64) * x[1][1], column, mask=rows < T)
 
 
 @triton.jit
@@ -64,18 +88,13 @@ def square(C: tl.constexpr):
 
 
 @triton.jit
-def gates_of(
-    x, strides, start, by, C: tl.constexpr, G: tl.constexpr, T, d: tl.constexpr
-):
+def gates_of(x, start, by, C: tl.constexpr, G: tl.constexpr, T, d: tl.constexpr):
     """Log decays of the C tokens from `start` on, each `by` further on: [C, 1], or
     [C, G] by channel. Zero, which forgets nothing, where that is none of the C.
     """
     i = by + tl.arange(0, C)
     rows = tl.where((i >= 0) & (i < C), start + i, -1)
-    if G <= 1:
-        g = column_of(x, strides, rows, T)
-    else:
-        g = rows_of(x, strides, rows, tl.arange(0, G), T, d)
+    g = column_of(x, rows, T) if G <= 1 else rows_of(x, rows, tl.arange(0, G), T, d)
     return g.to(tl.float32)
 
 

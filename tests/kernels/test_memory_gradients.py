@@ -1,0 +1,240 @@
+"""The kernels' gradients are those of the float64 recurrence, every one of them."""
+
+import itertools
+
+import pytest
+
+torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
+pytest.importorskip("triton", reason='no Triton: pip install "ctlearn[torch]" on Linux')
+
+from ctlearn.kernels import memory  # noqa: E402
+
+GATES = ("none", "scalar")
+ERASE = ("no", "keys", "own")
+# (T, (d_k, d_v)), as in the tests of the way forward
+SHAPES = (
+    (1, (16, 32)),
+    (2, (8, 100)),
+    (15, (48, 32)),
+    (16, (60, 8)),
+    (17, (100, 60)),
+    (63, (32, 48)),
+    (64, (64, 64)),
+    (65, (8, 16)),
+    (130, (16, 24)),
+)
+# Below this a float32 error is a few roundings of the result, whatever is computed.
+FLOOR = 1e-6
+
+
+def gradients(form, x, weights, **how):
+    """By name, those of a sum of outputs and last state, weighted."""
+    # an e that is k stays k, and is no argument of its own
+    copies = {id(a): a.detach().clone().requires_grad_() for a in x.values()}
+    x = {n: copies[id(a)] for n, a in x.items()}
+    leaves = {n: a for n, a in x.items() if n != "e" or a is not x["k"]}
+    results = form(x, **how)
+    loss = sum((r * w.to(r.dtype)).sum() for r, w in zip(results, weights, strict=True))
+    found = torch.autograd.grad(loss, list(leaves.values()))
+    return dict(zip(leaves, found, strict=True))
+
+
+def doubled(x):
+    """The inputs in float64, an e that is k still k."""
+    wide = {id(a): a.double() for a in x.values()}
+    return {n: wide[id(a)] for n, a in x.items()}
+
+
+def weights_like(x, seed=9):
+    """Gradients of the outputs and of the last state."""
+    rng = torch.Generator().manual_seed(seed)
+    return [torch.randn(x[n].shape, generator=rng).to(x[n].device) for n in ("z", "S")]
+
+
+def by_kernel(x, **how):
+    return memory.chunkwise(**x, **how)
+
+
+def held(found, truth, own, gap, least=FLOOR):
+    """Each gradient is no further from the truth than twice torch's own."""
+    assert found.keys() == truth.keys() == own.keys()
+    for name, a in found.items():
+        allowed = max(2 * gap(own[name], truth[name]), least)
+        assert gap(a, truth[name]) <= allowed, name
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("erase", ERASE)
+@pytest.mark.parametrize("gates", GATES)
+def test_float32(gates, erase, shape, drawn, by_recurrence, by_torch, gap):
+    """Cases 13 and 21: with a first state, and the last one in the loss."""
+    T, d = shape
+    x = drawn(T, gates, erase, d=d, heads=(1, 2) if T > 17 else (2, 2))
+    weights = weights_like(x)
+    for read_first in (False, True) if erase == "own" else (False,):
+        found, truth, own = (
+            gradients(form, x, weights, read_first=read_first)
+            for form in (by_kernel, by_recurrence, by_torch)
+        )
+        held(found, truth, own, gap)
+        assert max(gap(a, truth[n]) for n, a in found.items()) < 2e-5
+
+
+@pytest.mark.parametrize("shape", [(15, (8, 100)), (65, (48, 32)), (130, (16, 24))])
+@pytest.mark.parametrize("erase", ERASE)
+@pytest.mark.parametrize("gates", GATES)
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_half_precision(
+    dtype, gates, erase, shape, drawn, by_recurrence, by_torch, gap
+):
+    T, d = shape
+    narrow = {"fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    x = drawn(T, gates, erase, d=d, heads=(1, 2), dtype=narrow)
+    weights = weights_like(x)
+    found, own = (gradients(form, x, weights) for form in (by_kernel, by_torch))
+    truth = gradients(by_recurrence, doubled(x), weights)
+    assert all(a.dtype == narrow for a in found.values())
+    held(found, truth, own, gap)
+
+
+@pytest.mark.parametrize("g", [-0.01, -1.0, -5.0, -20.0, -80.0])
+@pytest.mark.parametrize("erase", ERASE)
+def test_gate_gradients_keep_their_digits_at_strong_decay(
+    erase, g, drawn, by_recurrence, gap
+):
+    """Cases 1 and 3: what a token keeps of itself cannot drown what the gate moves."""
+    x = drawn(130, "scalar", erase, heads=(1, 2))
+    x["log_decay"] = torch.full_like(x["log_decay"], g)
+    weights = weights_like(x)
+    for read_first in (False, True) if erase == "own" else (False,):
+        found, truth = (
+            gradients(form, x, weights, read_first=read_first)
+            for form in (by_kernel, by_recurrence)
+        )
+        for name, a in found.items():
+            assert gap(a, truth[name]) < 2e-5, name
+
+
+@pytest.mark.parametrize("g", [-100.0, -1e4])
+def test_gate_gradients_below_float32_are_as_good_as_zero(g, drawn, by_recurrence, gap):
+    """Case 3: e^-100 is 4e-44, of which float32 has no digits left."""
+    x = drawn(70, "scalar", "keys", heads=(1, 2))
+    x["log_decay"] = torch.full_like(x["log_decay"], g)
+    weights = weights_like(x)
+    found, truth = (gradients(f, x, weights) for f in (by_kernel, by_recurrence))
+    error = (found.pop("log_decay") - truth["log_decay"]).abs().max()
+    assert error < torch.finfo(torch.float32).tiny
+    for name, a in found.items():
+        assert gap(a, truth[name]) < 2e-5 or not truth[name].abs().max() > 1e-38, name
+
+
+@pytest.mark.parametrize("g", [-30.0, -300.0])
+def test_one_strong_decay_costs_the_others_no_digits(g, drawn, by_recurrence, gap):
+    """Case 2."""
+    x = drawn(70, "scalar", "keys", heads=(1, 2))
+    x["log_decay"] = torch.full_like(x["log_decay"], -0.01)
+    x["log_decay"][:, 20] = g
+    weights = weights_like(x)
+    found, truth = (gradients(f, x, weights) for f in (by_kernel, by_recurrence))
+    for name, a in found.items():
+        assert gap(a, truth[name]) < 2e-5, name
+
+
+@pytest.mark.parametrize("first", [0, 37])
+def test_minus_infinity_is_a_new_sequence(first, drawn, gap):
+    """Case 4: finite, and its own gradient is zero."""
+    x = drawn(70, "scalar", "keys", heads=(1, 2))
+    x["log_decay"][:, first] = -torch.inf
+    weights = weights_like(x)
+    found = gradients(by_kernel, x, weights)
+    rest = {n: a if n == "S" else a[:, first:] for n, a in x.items()}
+    rest |= {"S": torch.zeros_like(x["S"]), "e": rest["k"]}
+    alone = gradients(by_kernel, rest, [weights[0][:, first:], weights[1]])
+    assert not found["log_decay"][:, first].any()
+    alone["log_decay"][:, 0] = 0
+    for name in ("q", "k", "z", "beta", "log_decay"):
+        assert gap(found[name][:, first:], alone[name]) < 1e-6, name
+
+
+def test_packed_documents_are_separate_calls(drawn, gap):
+    """Case 16."""
+    lengths = (1, 5, 64, 66, 7)
+    x = drawn(sum(lengths), "scalar", "own", heads=(1, 2), d=(8, 8))
+    del x["S"]
+    ends = list(itertools.accumulate(lengths))
+    starts = [0, *ends[:-1]]
+    x["log_decay"][:, starts] = -torch.inf
+    weight = torch.randn(x["z"].shape, generator=torch.Generator().manual_seed(5))
+
+    def outputs(x):
+        return (memory.chunkwise(**x)[0],)
+
+    found = gradients(outputs, x, [weight])
+    for start, end in zip(starts, ends, strict=True):
+        part = slice(start, end)
+        one = {n: a[:, part] for n, a in x.items()}
+        alone = gradients(outputs, one, [weight[:, part]])
+        for name, a in alone.items():
+            assert gap(found[name][:, part], a) < 1e-6, name
+
+
+@pytest.mark.parametrize("T", [1, 64, 130])
+@pytest.mark.parametrize("only", ["outputs", "last state"])
+def test_a_loss_of_one_result_alone(only, T, drawn, by_recurrence, gap):
+    """Case 21."""
+    x = drawn(T, "scalar", "keys", heads=(1, 2))
+    weights = weights_like(x)
+    weights[only == "outputs"].zero_()
+    found, truth = (gradients(f, x, weights) for f in (by_kernel, by_recurrence))
+    for name, a in found.items():
+        assert gap(a, truth[name]) < 2e-5, name
+
+
+def test_no_tokens_hand_the_gradient_of_the_state_on(drawn):
+    """Case 23."""
+    x = drawn(0, "scalar", "keys")
+    weights = weights_like(x)
+    assert torch.equal(gradients(by_kernel, x, weights)["S"], weights[1])
+
+
+def test_gradients_of_any_strides(drawn):
+    """Case 34: of a sum, whose gradient is one number expanded, and of a transpose."""
+    x = drawn(33, "scalar", "own", d=(16, 16))
+    plain = {n: a.clone().requires_grad_() for n, a in x.items()}
+    first = {n: a.mT if n == "S" else a.transpose(1, 2) for n, a in x.items()}
+    first = {n: a.contiguous().requires_grad_() for n, a in first.items()}
+    turned = {n: a.mT if n == "S" else a.transpose(1, 2) for n, a in first.items()}
+    memory.chunkwise(**plain)[0].sum().backward()
+    memory.chunkwise(**turned)[0].sum().backward()
+    for name, a in first.items():
+        found = a.grad.mT if name == "S" else a.grad.transpose(1, 2)
+        assert torch.equal(found, plain[name].grad), name
+
+
+def test_what_has_no_kernel_says_so(drawn):
+    """Case 27."""
+    x = drawn(3, "vector", heads=(1, 1))
+    x["q"].requires_grad_()
+    with pytest.raises(NotImplementedError, match=r"^log_decay: "):
+        memory.chunkwise(**x)[0].sum().backward()
+
+
+@pytest.mark.parametrize("erase", ERASE)
+@pytest.mark.parametrize("gates", GATES)
+def test_the_operators_keep_their_contract(gates, erase, drawn):
+    """Schema, fakes, and no result that shares memory with an argument."""
+    x = drawn(17, gates, "own" if erase == "own" else "no", heads=(1, 2))
+    x |= {n: a.requires_grad_() for n, a in x.items()}
+    order = ("q", "k", "z", "e", "log_decay", "beta", "S")
+    arguments = (*map(x.get, order), erase != "no", False, 16)
+    torch.library.opcheck(memory.forward, arguments)
+
+
+@pytest.mark.parametrize("erase", ERASE)
+def test_compiled_whole_it_is_the_same(erase, drawn):
+    x = drawn(33, "scalar", erase, heads=(1, 2))
+    weights = weights_like(x)
+    compiled = torch.compile(by_kernel, fullgraph=True, backend="aot_eager")
+    found, eager = (gradients(f, x, weights) for f in (compiled, by_kernel))
+    for name, a in found.items():
+        assert torch.equal(a, eager[name]), name

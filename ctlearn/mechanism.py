@@ -202,9 +202,11 @@ class Mechanism:
     that cannot be asked of this mechanism, each with the reason.
 
     `start`, of a supply, d_k and d_v, draws a state to start from where one of zeros
-    would never learn. `variants` are further settings in which the mechanism is to be
-    tested: by name, what changes in this declaration. `symbolic_tokens` is how many
-    tokens free symbols can bear before a check takes too long.
+    would never learn. `of_matrix` makes the state that answers S'q, all else at rest,
+    of a matrix S; a state that is one matrix needs none. `variants` are further
+    settings in which the mechanism is to be tested: by name, what changes in this
+    declaration. `symbolic_tokens` is how many tokens free symbols can bear before a
+    check takes too long.
 
     A document may stand behind others in one row and be read as if alone where every
     decay is minus infinity at its first token. `opening` is what else must change in
@@ -221,6 +223,7 @@ class Mechanism:
     chapter: str = ""
     exempt: Mapping[str, str] = field(default_factory=dict)
     start: Callable[[Supply, int, int], Any] | None = None
+    of_matrix: Callable[[np.ndarray], Any] | None = None
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     symbolic_tokens: int = 4
     opening: Callable[[Inputs], Inputs] | None = None

@@ -25,8 +25,8 @@ from sphinx.util.typing import ExtensionMetadata
 
 logger = logging.getLogger(__name__)
 
-# the letter of "d_k = 2" or "T ≤ 5", and one that ends a clause: "induction over T"
-SIZE = re.compile(r"\b([A-Za-z])(?:_([a-z]))?(?= [=≤] \d|[,;]|$)")
+# the letter of "d_k = 2" or "T ≤ 5"
+SIZE = re.compile(r"\b([A-Za-z])(?:_([a-z]))?(?= [=≤] \d)")
 ROOT = Path(__file__).resolve().parents[2]
 # where the code of the checks lies; the page says so once
 FOLDER = "ctlearn/identities/"

@@ -319,7 +319,7 @@ def _method(world: str, trials: list[_Trial]) -> str:
     where = f" at {sizes}" if sizes else ""
     if world == "symbols":
         if {"base", "step"} <= set(trials[0].gaps):
-            return f"induction over T, from an arbitrary symbolic state{where}"
+            return f"induction, from an arbitrary symbolic state{where}"
         return f"symbols{where}"
     if world == "rationals":
         largest = {name: max(trial.at[name] for trial in trials) for name in at}

@@ -108,8 +108,11 @@ def _written(mechanism: Mechanism) -> Write:
     return mechanism.written(_draw(mechanism, Symbols(), 1, 1, 1))
 
 
-def _is_matrix(S: Any) -> bool:
-    return isinstance(S, np.ndarray) and S.ndim == 2
+def _holding(mechanism: Mechanism, S: Any, matrix: np.ndarray) -> Any:
+    """A state like S that answers from the matrix alone, or None if there is none."""
+    if mechanism.of_matrix is not None:
+        return mechanism.of_matrix(matrix)
+    return matrix if isinstance(S, np.ndarray) and S.ndim == 2 else None
 
 
 def limit_name(mechanism: Mechanism, limit: Limit) -> str:
@@ -122,15 +125,16 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
     target = mechanisms()[limit.target]
     reach = limit.here or (lambda inputs: inputs)
 
-    def answers(inputs: Inputs, reached: bool, turned: bool, **S: Any) -> list[Any]:
-        """What both give for these inputs, from a state if one is given."""
+    def answers(inputs: Inputs, reached: bool, turned: bool, *S: Any) -> list[Any]:
+        """What both give for these inputs, from a state each if they are given."""
         there = limit.there(reach(inputs))
         here = reach(inputs) if reached else inputs
         if turned:
             there["q"] = there["q"][::-1]
+        begun = [{"S": state} for state in S] or [{}, {}]
         return [
-            mechanism.forms["recurrent"](**{**here, **S}),
-            target.forms["recurrent"](**{**there, **S}),
+            mechanism.forms["recurrent"](**{**here, **begun[0]}),
+            target.forms["recurrent"](**{**there, **begun[1]}),
         ]
 
     def claim(
@@ -146,17 +150,16 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
         inputs = _draw(mechanism, supply, T, d_k, d_v)
         (o, S), (o_target, S_target) = answers(inputs, reached, turned)
         parts = {"": (np.asarray(o), scale * np.asarray(o_target))}
-        if limit.whole or not (_is_matrix(S) and _is_matrix(S_target)):
+        shared = supply.real("S", d_k, d_v)
+        begun = _holding(mechanism, S, shared), _holding(target, S_target, shared)
+        if limit.whole or any(x is None for x in begun):
             return parts
-        # both states are one matrix: from any that they share, one step is a proof
+        # both answer from one matrix: from any that they share, one step is a proof,
+        # for what they answer to any query is all that their matrices are
         token = _draw(mechanism, supply, 1, d_k, d_v)
-        shared = supply.real("S", *S.shape)
-        for part, S_0 in (("base", {}), ("step", {"S": shared})):
-            here, there = (
-                np.concatenate([np.ravel(o), np.ravel(S)])
-                for o, S in answers(token, reached, turned, **S_0)
-            )
-            parts[part] = here, scale * there
+        for part, states in (("base", ()), ("step", begun)):
+            (here, _), (there, _) = answers(token, reached, turned, *states)
+            parts[part] = np.asarray(here), scale * np.asarray(there)
         return parts
 
     return Identity(

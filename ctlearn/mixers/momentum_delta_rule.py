@@ -109,6 +109,7 @@ MECHANISM = Mechanism(
         **{"q": "real", "k": "unit", "v": "real", "log_decay": "log_decay [T]"},
         **{"log_mu": "log_decay", "p": "unit", "eta": "rate", "beta": "rate"},
     },
+    of_matrix=lambda S: State(S, 0 * S),
     place=Place(
         function_class="linear map",
         objective="half the squared error, the answer read at p",
@@ -122,6 +123,7 @@ MECHANISM = Mechanism(
     limits=(
         Limit(
             target="titans",
+            whole=True,
             when="p = k and beta = 1, and that one's beta is eta / 2, its memory "
             "linear and its mini-batches of one token",
             setting=r"p_t = k_t, \; \beta_t = 1, \;"

@@ -105,6 +105,7 @@ MECHANISM = Mechanism(
     inputs={"q": "real", "k": "unit", "v": "real"}
     | {"log_decay": "log_decay [T]", "beta": "small"},
     constants={"inner_batch": 3},
+    of_matrix=lambda S: Mirror.start(Linear(S), lambda A: A),
     place=PLACE,
     opening=empty_token_first,
     limits=(
@@ -119,6 +120,7 @@ MECHANISM = Mechanism(
         ),
         Limit(
             target="titans",
+            whole=True,
             when="both powers are 2, and that has no momentum",
             setting=r"r = s = 2, \; \mu_t^\prime = 0",
             here=_squares,

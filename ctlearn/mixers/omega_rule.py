@@ -107,11 +107,13 @@ MECHANISM = Mechanism(
     inputs={"q": "real", "k": "unit", "v": "real"}
     | {"log_decay": "log_decay [T]", "beta": "small"},
     constants={"window": 4, "inner_batch": 3},
+    of_matrix=lambda S: Replay.start(Fading.start(inner.Linear(S)), *S.shape),
     place=place("d_k * d_v"),
     opening=windows.empty_window_first,
     limits=(
         Limit(
             target="titans",
+            whole=True,
             when="w = 1, and that one has no momentum",
             setting=r"w = 1, \; \mu_t = 0",
             here=lambda x: x | {"window": 1},

@@ -102,6 +102,7 @@ MECHANISM = Mechanism(
         **{"gram_log_decay": "log_decay", "gram_beta": "rate", "beta": "rate"},
         **{"spread": "positive", "centre": "real"},
     },
+    of_matrix=lambda S: State(S, 0 * S[:, 0]),
     place=Place(
         function_class="linear map",
         objective="half the squared error, linearised at the decayed state",

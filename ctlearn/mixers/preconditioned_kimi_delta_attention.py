@@ -36,6 +36,7 @@ MECHANISM = Mechanism(
     title="Preconditioned Kimi delta attention",
     citations=("tumma2026", "kimi2025"),
     inputs={**_ONE_RATE.inputs, "log_decay": "log_decay"},
+    of_matrix=_ONE_RATE.of_matrix,
     place=replace(
         _ONE_RATE.place, control="decay, one rate for each key channel, from the data"
     ),
@@ -50,6 +51,7 @@ MECHANISM = Mechanism(
         ),
         Limit(
             target="preconditioned_delta_rule",
+            whole=True,
             when="alpha is the same in every channel",
             setting=r"\alpha_{t,c} = \alpha_t",
             # powers of rationals with logs in them take far longer than symbols

@@ -108,6 +108,7 @@ MECHANISM = Mechanism(
     inputs={"q": "real", "k": "unit", "v": "real", "beta": "small"}
     | dict.fromkeys(("log_decay", "log_mu"), "log_decay [T]"),
     constants={"inner_batch": 3},
+    of_matrix=lambda S: Momentum.start(Linear(S)),
     place=PLACE,
     opening=empty_token_first,
     limits=(

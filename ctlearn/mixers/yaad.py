@@ -102,6 +102,7 @@ MECHANISM = Mechanism(
     citations=("behrouz2025miras", "huber1964"),
     inputs=INPUTS | {"threshold": "positive [T]", "beta": "rate"},
     constants={"inner_batch": 3},
+    of_matrix=lambda S: Fading.start(Linear(S)),
     place=PLACE,
     opening=empty_token_first,
     exempt={
@@ -117,6 +118,7 @@ MECHANISM = Mechanism(
         ),
         Limit(
             target="titans",
+            whole=True,
             when="no error is an outlier, and it is given beta / 2 and no momentum",
             setting=r"\delta_t = \infty, \; \beta_t^\prime = \beta_t / 2,"
             r" \; \mu_t^\prime = 0",

@@ -252,7 +252,7 @@ def test_a_row_leads_to_the_line_of_its_check(tiny_book, built):
 @pytest.mark.parametrize(
     ("changes", "badge"),
     [
-        ({"methods": ["induction over T"]}, 'proved" title="Holds'),
+        ({"methods": ["induction, from a state"]}, 'proved" title="Holds'),
         ({"methods": ["exact rationals, 3 draws"]}, 'sampled" title="Holds'),
         ({"methods": ["exact"], "kind": "counterexample"}, 'proved" title="Holds'),
     ],

@@ -90,14 +90,21 @@ def _forward(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
     for segment in segments(tokens.k, how[1]):
         if keep:
             starts.append(S)
-        run = _run(tokens.part(segment), S, *how)
-        read = torch.matmul(run.Q, run.states[:-1])
-        read.flatten(0, 1).baddbmm_(run.P.flatten(0, 1), run.R.flatten(0, 1))
-        _put(read, o[:, segment])
-        # a copy, so that the segment's other states can be forgotten
-        S = run.states[-1].clone()
+        S = _forward_segment(tokens.part(segment), S, o[:, segment], *how)
     kept = torch.stack(starts) if starts else S.new_empty(0, *S.shape)
     return o, S.clone().view(shape), kept
+
+
+def _forward_segment(tokens: Tokens, S: Tensor, o: Tensor, *how: Any) -> Tensor:
+    """Write some chunks' outputs to o; the state behind them."""
+    run = _run(tokens, S, *how)
+    (q, k, *_), after, R, states = run.rated, run.D.after, run.R, run.states
+    # what follows finds memory that is free, and warm in the caches
+    del run
+    read = torch.matmul(after.from_start(q), states[:-1])
+    read.flatten(0, 1).baddbmm_(after.pairs(q, k).flatten(0, 1), R.flatten(0, 1))
+    _put(read, o)
+    return states[-1].clone()
 
 
 @_forward.register_fake
@@ -153,6 +160,8 @@ def _backward(*inputs: Any) -> list[Tensor]:
         for into, x in zip(whole, found, strict=True):
             if into is not None:
                 _put(x, into[:, segment])
+        # as above
+        del run, found, x
     return [*(x for x in whole if x is not None), dS.clone().view(shape)]
 
 
@@ -173,9 +182,7 @@ class _Run(NamedTuple):
     E: Tensor | None
     L: Tensor | None
     A: Tensor | None  # (I + L)^{-1}
-    Q: Tensor
     K: Tensor
-    P: Tensor
     R: Tensor
     states: Tensor  # [chunks + 1, heads, d_k, d_v]
 
@@ -203,8 +210,7 @@ def _run(tokens: Tokens, S: Tensor, read_first: bool, chunk_size: int) -> _Run:
             torch.baddbmm(z, E_n, S, alpha=-1, out=X)
             torch.bmm(A_n, X, out=R_n)
         torch.mul(S, kept, out=S_next).baddbmm_(K_n, R_n)
-    Q, P = D.after.from_start(x.q), D.after.pairs(x.q, x.k)
-    return _Run(given, x, D, seen, E, L, A, Q, K, P, R, states)
+    return _Run(given, x, D, seen, E, L, A, K, R, states)
 
 
 def _rated(given: Tokens) -> Tokens:
@@ -225,12 +231,14 @@ def _backward_segment(run: _Run, do: Tensor, dS: Tensor) -> tuple[list[Any], Ten
     """The gradients of the tokens, in chunks, and of the first state."""
     x, D, seen = run.rated, run.D, run.seen
     do = chunked(do.to(dS.dtype), x.k.shape[2])
-    dX, d_states = _backwards(run, do, dS)
+    P = D.after.pairs(x.q, x.k)
+    read = D.after.from_start(x.q).mT @ do
+    dX, d_states = _backwards(run, P.mT @ do, read, dS)
     before, after = run.states[:-1], d_states[1:]
     dq, dg = D.after.from_start_backward(x.q, do @ before.mT)
     dk, dg_k = D.to_end_backward(x.k, run.R @ after.mT)
     dP = do @ run.R.mT
-    dq_pairs, dk_pairs, dg_pairs = D.after.pairs_backward(x.q, x.k, run.P, dP)
+    dq_pairs, dk_pairs, dg_pairs = D.after.pairs_backward(x.q, x.k, P, dP)
     dq += dq_pairs
     dk += dk_pairs
     gates = [dg, dg_k, dg_pairs, D.whole_backward(before, after)]
@@ -250,12 +258,17 @@ def _backward_segment(run: _Run, do: Tensor, dS: Tensor) -> tuple[list[Any], Ten
             dbeta += (de * given.e).sum(-1)
             de = rate * de
     dg = None if x.log_decay is None else torch.stack(gates).sum(0)
-    return [dq, dk, dz, de, dg, dbeta], d_states[0]
+    return [dq, dk, dz, de, dg, dbeta], d_states[0].clone()
 
 
-def _backwards(run: _Run, do: Tensor, dS: Tensor) -> tuple[Tensor, Tensor]:
-    """dX, and the gradients of the states [chunks + 1, heads, d_k, d_v]."""
-    dR, read = run.P.mT @ do, run.Q.mT @ do
+def _backwards(
+    run: _Run, dR: Tensor, read: Tensor, dS: Tensor
+) -> tuple[Tensor, Tensor]:
+    """dX, and the gradients of the states [chunks + 1, heads, d_k, d_v].
+
+    `dR` and `read` are what the chunk's outputs add to those of R, which are completed
+    here, and of S.
+    """
     E, A = run.E, run.A
     dX = dR if A is None else torch.empty_like(dR)
     d_states = dS.new_empty(len(dR) + 1, *dS.shape)

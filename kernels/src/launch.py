@@ -29,6 +29,9 @@ def launch(kernel: str, d_k: int, d_v: int = 1) -> Launch:
     K, V = padded(d_k), padded(d_v)
     if kernel == "pairs":
         return Launch(K, 0, {"num_warps": 2, "num_stages": 1})
+    if kernel == "recurrent":
+        # a state [128, 8] takes 32 registers of each of a warp's threads
+        return Launch(K, min(8, V), {"num_warps": 1, "num_stages": 1})
     if kernel == "gradients":
         return Launch(min(64, K), min(64, V), {"num_warps": 4, "num_stages": 2})
     return Launch(K, min(64, V), {"num_warps": 4, "num_stages": 2})

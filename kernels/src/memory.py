@@ -13,6 +13,7 @@ from ctlearn.kernels.gradients import gradients_kernel
 from ctlearn.kernels.inverse import inverse_kernel
 from ctlearn.kernels.launch import launch, padded
 from ctlearn.kernels.pairs import pairs_kernel
+from ctlearn.kernels.recurrent import recurrent_kernel
 from ctlearn.kernels.required import Tensor, torch, triton
 from ctlearn.kernels.reverse import reverse_kernel
 from ctlearn.kernels.scan import scan_kernel
@@ -46,6 +47,44 @@ def chunkwise(
     return forward(q, k, z, own, log_decay, beta, S, *how)
 
 
+def recurrent(
+    q: Tensor,
+    k: Tensor,
+    z: Tensor,
+    *,
+    e: Tensor | None = None,
+    log_decay: Tensor | None = None,
+    beta: Tensor | None = None,
+    S: Tensor | None = None,
+    read_first: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """One token after another in one kernel, for decoding; it has no gradient."""
+    checked(q, k, z, e, log_decay, beta, S)
+    own = None if e is k else e
+    return recur(q, k, z, own, log_decay, beta, S, e is not None, read_first)
+
+
+def step(
+    q: Tensor,
+    k: Tensor,
+    z: Tensor,
+    *,
+    e: Tensor | None = None,
+    log_decay: Tensor | None = None,
+    beta: Tensor | None = None,
+    S: Tensor,
+    read_first: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """One token, without its axis: q, k, e [B, H, d_k], z [B, H, d_v]."""
+    names = ("q", "k", "z", "e", "log_decay", "beta")
+    given = zip(names, (q, k, z, e, log_decay, beta), strict=True)
+    token = {n: x[:, None] for n, x in given if x is not None}
+    if e is k:
+        token["e"] = token["k"]
+    o, S = recurrent(**token, S=S, read_first=read_first)
+    return o[:, 0], S
+
+
 def checked(
     q: Tensor,
     k: Tensor,
@@ -54,7 +93,7 @@ def checked(
     log_decay: Tensor | None,
     beta: Tensor | None,
     S: Tensor | None,
-    chunk_size: int,
+    chunk_size: int = 64,
 ) -> None:
     """Raise, naming the argument, where shapes, dtypes or devices do not fit."""
     if k.dim() != 4:
@@ -110,11 +149,13 @@ def forward(
     return o, last
 
 
-@forward.register_fake
-def _(q, k, z, *others):
+def _results_like(q: Tensor, k: Tensor, z: Tensor, *others: Any) -> tuple:
     B, _, H, d_k = k.shape
     last = (B, H, d_k, z.shape[-1])
     return z.new_empty(z.shape), k.new_empty(last, dtype=torch.float32)
+
+
+forward.register_fake(_results_like)
 
 
 @torch.library.custom_op("ctlearn::memory_backward", mutates_args=())
@@ -173,6 +214,33 @@ def _gradients(ctx: Any, do: Tensor, dlast: Tensor) -> tuple:
 forward.register_autograd(_gradients, setup_context=_keep)
 
 
+@torch.library.custom_op("ctlearn::memory_recurrent", mutates_args=())
+def recur(
+    q: Tensor,
+    k: Tensor,
+    z: Tensor,
+    e: Tensor | None,
+    log_decay: Tensor | None,
+    beta: Tensor | None,
+    S: Tensor | None,
+    erase: bool,
+    read_first: bool,
+) -> tuple[Tensor, Tensor]:
+    """As `forward`, token by token."""
+    run = Run(Tokens(q, k, z, e, log_decay, beta), erase, read_first)
+    o, last = run.rows(z), run.state(k)
+    choice = launch("recurrent", run.d_k, run.d_v)
+    recurrent_kernel[run.heads_and_tiles(choice.V)](
+        run.views, view(S, state=True), view(o), view(last, state=True),
+        run.T, run.H, run.d_k, run.d_v,
+        K=choice.K, V=choice.V, G=run.G, LATE=run.late, ERASE=erase, **choice.how,
+    )  # fmt: skip
+    return o, last
+
+
+recur.register_fake(_results_like)
+
+
 class Tokens(NamedTuple):
     """What comes with tokens."""
 
@@ -188,7 +256,7 @@ class Run:
     """One call: its sizes, the arrays that it needs, and its launches."""
 
     def __init__(
-        self, tokens: Tokens, erase: bool, read_first: bool, chunk_size: int
+        self, tokens: Tokens, erase: bool, read_first: bool, chunk_size: int = 64
     ) -> None:
         self.tokens, self.erase = tokens, erase
         self.B, self.T, self.H, self.d_k = tokens.k.shape

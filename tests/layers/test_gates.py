@@ -12,6 +12,7 @@ from torch import nn  # noqa: E402
 from ctlearn.layers.gated_delta_rule import GatedDeltaRule  # noqa: E402
 from ctlearn.layers.gated_linear_attention import GatedLinearAttention  # noqa: E402
 from ctlearn.layers.gates import Passing, elu_plus_one, unit  # noqa: E402
+from ctlearn.layers.hgrn2 import HGRN2  # noqa: E402
 from ctlearn.layers.retnet import RetNet  # noqa: E402
 
 MANY = 20_000
@@ -91,3 +92,14 @@ def test_retnet_starts_as_its_code_does():
     q = torch.zeros(1, 1, 4, 16)
     gamma = layer.inputs(q, q, q, q)["log_gamma"].exp()
     torch.testing.assert_close(gamma, 1 - torch.tensor([1, 0.5, 0.25, 0.125]) / 32)
+
+
+def test_a_lower_bound_is_kept():
+    """HGRN2 keeps no less than its bound, and more the larger its logit."""
+    logits = torch.tensor([-50.0, 0.0, 50.0]).view(1, 1, 1, 3)
+    for least, kept in ((0.0, [0.0, 0.5, 1.0]), (0.2, [0.2, 0.6, 1.0])):
+        layer = HGRN2(4, n_heads=1, d_k=3, d_v=2, least=least)
+        decay = layer.inputs(logits, logits, logits, logits)["log_decay"].exp()
+        torch.testing.assert_close(decay.flatten(), torch.tensor(kept))
+    with pytest.raises(ValueError, match="least"):
+        HGRN2(4, n_heads=1, d_k=3, d_v=2, least=1.0)

@@ -254,3 +254,18 @@ def test_nothing_is_stored_when_a_cell_raises(tool, tmp_path, capsys):
     assert tool("store_outputs").main([str(file)]) == 1
     assert "ZeroDivisionError" in capsys.readouterr().out
     assert file.read_text() == before
+
+
+def test_another_equation_is_proved_again_and_other_prose_is_not(tool, tmp_path):
+    build = tool("build")
+    page = tmp_path / "book" / "page.md"
+    page.parent.mkdir()
+
+    def written(text):
+        page.write_text(text, encoding="utf-8")
+        build.pages.printed.cache_clear()
+        return build.equations(tmp_path)
+
+    first = written("Words.\n\n$$\na = b\n$$ (eq-x)\n")
+    assert written("Other words.\n\n$$\na = b\n$$ (eq-x)\n") == first
+    assert written("Words.\n\n$$\na = c\n$$ (eq-x)\n") != first

@@ -4,8 +4,9 @@ Run with the interpreter of .venv. `--if-stale` does nothing if no input has cha
 since the last build that succeeded.
 
 What is kept between builds lies in book/_build: the ledger, and the outputs of
-executed notebooks. Both are thrown away when the code they came from changes;
-jupyter-cache alone would look at a notebook's cells, not at the modules they import.
+executed notebooks. Both are thrown away when the code they came from changes, and the
+ledger when a labelled equation does; jupyter-cache alone would look at a notebook's
+cells, not at the modules they import.
 """
 
 import argparse
@@ -18,6 +19,8 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+
+from ctlearn.printed import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "book" / "_build"
@@ -51,8 +54,15 @@ def digest(root: Path, names: Iterable[str]) -> str:
     return total.hexdigest()[:16]
 
 
+def equations(root: Path) -> str:
+    """A hash of the labelled equations, which the ledger runs from their text."""
+    texts = sorted((label, x.tex) for label, x in pages.printed(root).items())
+    return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
+
+
 def prove(code: str) -> bool:
     """Check all identities into book/_build/ledger.json, unless `code` is in it."""
+    code += equations(ROOT)
     stamp = BUILD / "ledger.stamp"
     if LEDGER.exists() and stamp.exists() and stamp.read_text() == code:
         print("Identities: unchanged since they were last checked", flush=True)

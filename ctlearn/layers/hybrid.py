@@ -1,4 +1,4 @@
-"""A stack of blocks whose mixers follow a pattern, so that one makes good another.
+"""A stack of blocks whose mixers follow a pattern, so that one makes up for another.
 
     x <- x + mixer(norm(x)),   x <- x + mlp(norm(x))
 

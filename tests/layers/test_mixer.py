@@ -194,12 +194,50 @@ def test_the_function_is_the_choice(built, form):
     torch.testing.assert_close(state_form.S, state.S)
 
 
-def normed(x, weight):
-    return weight * x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5)
+def unit(x):
+    return x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6)
 
 
 def silu(x):
     return x / (1 + np.exp(-x))
+
+
+def elu_plus_one(x):
+    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+
+
+# what the sources do to queries of 6 channels, and to keys
+RECIPES = {
+    "comba": (lambda q: unit(q) / 6**0.5, unit),
+    "delta_rule": (lambda q: unit(q) / 6**0.5, unit),
+    "gated_delta_rule": (lambda q: unit(q) / 6**0.5, unit),
+    "gated_delta_rule_2": (lambda q: unit(q) / 6**0.5, unit),
+    "gated_linear_attention": (lambda q: q / 6**0.5, lambda k: k),
+    "kimi_delta_attention": (lambda q: unit(q) / 6**0.5, unit),
+    "linear_attention": (lambda q: elu_plus_one(q) / 6**0.5, elu_plus_one),
+    "mamba2": (lambda q: q, lambda k: k),
+    "normalised_linear_attention": (lambda q: q, lambda k: k),
+    "retnet": (lambda q: q / 6**0.5, lambda k: k),
+    "sliding_window_attention": (lambda q: q / 6**0.5, lambda k: k),
+    "softmax_attention": (lambda q: q / 6**0.5, lambda k: k),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_queries_and_keys_are_prepared_as_in_the_sources(built, kinds, name):
+    (kind,) = (kind for kind in kinds if stem(kind) == name)
+    rng = torch.Generator().manual_seed(3)
+    q, k, v = (
+        torch.randn(1, 7, 4, d, generator=rng, dtype=torch.float64) for d in (6, 6, 5)
+    )
+    given, (query, key) = built(kind).inputs(tokens(7, B=1), q, k, v), RECIPES[name]
+    np.testing.assert_allclose(given["q"], query(q.numpy()), rtol=1e-12)
+    np.testing.assert_allclose(given["k"], key(k.numpy()), rtol=1e-12)
+    assert torch.equal(given["v"], v)
+
+
+def normed(x, weight):
+    return weight * x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5)
 
 
 def written_out(layer, x):
@@ -222,7 +260,7 @@ def test_a_gated_delta_rule_layer_written_out(built):
     """With two heads of values for each of keys."""
     layer, x = built(GatedDeltaRule), tokens(9, B=1)
     w, q, k, v, gate = written_out(layer, x[0].numpy())
-    q, k = (a / np.sqrt((a**2).sum(-1, keepdims=True) + 1e-6) for a in (q, k))
+    q, k = unit(q), unit(k)
     time = x[0].numpy() @ w["passing.project.weight"].T + w["passing.bias"]
     log_decay = -np.exp(w["passing.A_log"]) * np.log1p(np.exp(time))
     beta = 1 / (1 + np.exp(-x[0].numpy() @ w["rate.weight"].T))

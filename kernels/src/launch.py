@@ -33,5 +33,9 @@ def launch(kernel: str, d_k: int, d_v: int = 1) -> Launch:
         # a state [128, 8] takes 32 registers of each of a warp's threads
         return Launch(K, min(8, V), {"num_warps": 1, "num_stages": 1})
     if kernel == "gradients":
-        return Launch(min(64, K), min(64, V), {"num_warps": 4, "num_stages": 2})
-    return Launch(K, min(64, V), {"num_warps": 4, "num_stages": 2})
+        # five accumulators [64, 64] are too many for the registers of four warps
+        return Launch(min(64, K), min(64, V), {"num_warps": 8, "num_stages": 2})
+    if kernel == "reverse":
+        return Launch(K, min(32, V), {"num_warps": 8, "num_stages": 2})
+    # few columns, so that there are enough programs and the state stays in registers
+    return Launch(K, min(32, V), {"num_warps": 4, "num_stages": 2})

@@ -17,6 +17,7 @@ from ctlearn.kernels.recurrent import recurrent_kernel
 from ctlearn.kernels.required import Tensor, torch, triton
 from ctlearn.kernels.reverse import reverse_kernel
 from ctlearn.kernels.scan import scan_kernel
+from ctlearn.layers.arguments import check
 
 # Interpreted, kernels run on any device.
 COMPILED = isinstance(scan_kernel, triton.JITFunction)
@@ -41,7 +42,8 @@ def chunkwise(
     one dtype, float32, float16 or bfloat16; sums and the last state are float32.
     chunk_size is 16, 32 or 64. Raises ValueError or TypeError for what does not fit.
     """
-    checked(q, k, z, e, log_decay, beta, S, chunk_size)
+    given = {"q": q, "k": k, "z": z, "e": e}
+    checked(chunk_size, **given, log_decay=log_decay, beta=beta, S=S)
     own = None if e is k else e
     how = e is not None, read_first, chunk_size
     return forward(q, k, z, own, log_decay, beta, S, *how)
@@ -59,7 +61,7 @@ def recurrent(
     read_first: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """One token after another in one kernel, for decoding; it has no gradient."""
-    checked(q, k, z, e, log_decay, beta, S)
+    checked(q=q, k=k, z=z, e=e, log_decay=log_decay, beta=beta, S=S)
     own = None if e is k else e
     return recur(q, k, z, own, log_decay, beta, S, e is not None, read_first)
 
@@ -85,43 +87,12 @@ def step(
     return o[:, 0], S
 
 
-def checked(
-    q: Tensor,
-    k: Tensor,
-    z: Tensor,
-    e: Tensor | None,
-    log_decay: Tensor | None,
-    beta: Tensor | None,
-    S: Tensor | None,
-    chunk_size: int = 64,
-) -> None:
-    """Raise, naming the argument, where shapes, dtypes or devices do not fit."""
-    if k.dim() != 4:
-        raise ValueError(f"k: expected [B, T, H, d_k], got {list(k.shape)}")
+def checked(chunk_size: int = 64, **arguments: Tensor | None) -> None:
+    """Raise what `ctlearn.layers.arguments.check` says, and for what is no kernel's."""
+    check(**arguments)
+    k = arguments["k"]
     if k.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         raise TypeError(f"k: expected float32, float16 or bfloat16, got {k.dtype}")
-    B, T, H, d_k = k.shape
-    d_v = z.shape[-1]
-    expected: dict[str, tuple[Tensor | None, tuple]] = {
-        "q": (q, ((B, T, H, d_k),)),
-        "z": (z, ((B, T, H, d_v),)),
-        "e": (e, ((B, T, H, d_k),)),
-        "log_decay": (log_decay, ((B, T, H), (B, T, H, d_k))),
-        "beta": (beta, ((B, T, H),)),
-        "S": (S, ((B, H, d_k, d_v),)),
-    }
-    for name, (x, shapes) in expected.items():
-        if x is None:
-            continue
-        if tuple(x.shape) not in shapes:
-            wanted = " or ".join(str(list(shape)) for shape in shapes)
-            raise ValueError(f"{name}: expected {wanted}, got {list(x.shape)}")
-        if x.device != k.device:
-            raise ValueError(f"{name}: on {x.device}, but k is on {k.device}")
-        if name in ("q", "z", "e") and x.dtype != k.dtype:
-            raise TypeError(f"{name}: {x.dtype}, but k is {k.dtype}")
-        if not x.is_floating_point():
-            raise TypeError(f"{name}: expected floating point, got {x.dtype}")
     if COMPILED and k.device.type == "cpu":
         raise ValueError("k: on cpu, but kernels run on a GPU; ctlearn.layers does not")
     if chunk_size not in (16, 32, 64):

@@ -315,7 +315,7 @@ def test_a_layer_is_one_graph(built, kind, pieces):
 # what torch's compiler imports warns about another part of torch
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_a_compiled_layer_has_the_gradients_of_the_layer(built):
-    """By torch's own compiler, which makes code for this machine."""
+    """Traced as one graph, forward and back."""
     torch.compiler.reset()
     layer, found = built(GatedDeltaRule).requires_grad_(True), []
     # the backend that needs no C++ compiler, and no path without spaces

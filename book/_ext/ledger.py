@@ -148,7 +148,13 @@ class LedgerTable(SphinxDirective):
                 *self.misprint(entry),
             ],
             [build("span", nodes.Text(entry["kind"]), class_=f"kind {entry['kind']}")],
-            [build("ul", *map(self.method, [*entry["methods"], *as_printed(entry)]))],
+            [
+                build(
+                    "ul",
+                    *map(self.method, [*entry["methods"], *as_printed(entry)]),
+                    *self.equivalents(entry),
+                )
+            ],
             [build("span", nodes.Text(killed(entry)), title=f"Killed: {mutants}")],
             [nodes.Text(f"{entry['seconds']:.2g}")],
             self.where(entry),
@@ -171,6 +177,14 @@ class LedgerTable(SphinxDirective):
             return []
         words = build("p", nodes.Text("Printed in the source:"), class_="text-label")
         return [words, *self.parsed(math(entry["as_printed"]))]
+
+    def equivalents(self, entry: dict[str, Any]) -> list[nodes.Node]:
+        """The slips of an entry's texts that leave them true, each with the reason."""
+        return [
+            build("li", nodes.literal("", slip), nodes.Text(f" is no slip: {reason}"))
+            for executed in entry["printed"].values()
+            for slip, reason in executed["survivors"].items()
+        ]
 
     def method(self, words: str) -> nodes.Node:
         """One way in which an entry was checked, its sizes in italics.

@@ -31,6 +31,11 @@ def show(name: str) -> str:
             *(f"in book    {label}{_file(label)}" for label in claim.equations),
             *(f"run        {method}" for method in result.methods),
             *(f"printed    {label}: {x.told}" for label, x in result.printed.items()),
+            *(
+                f"equivalent {slip}: {claim.printed[label].equivalent.get(slip, '?')}"
+                for label, x in result.printed.items()
+                for slip in x.survivors
+            ),
             *(f"fails      the source's text, on {x}" for x in result.refuted),
             *(
                 f"mutant     {mutant}: {'caught' if caught else 'SURVIVES'}"

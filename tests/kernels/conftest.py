@@ -15,6 +15,18 @@ torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torc
 pytest.importorskip("triton", reason='no Triton: pip install "ctlearn[torch]" on Linux')
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+# (T, (d_k, d_v)): every length near a boundary, every size that is no power of two
+SHAPES = (
+    (1, (16, 32)),
+    (2, (8, 100)),
+    (15, (48, 32)),
+    (16, (60, 8)),
+    (17, (100, 60)),
+    (63, (32, 48)),
+    (64, (64, 64)),
+    (65, (8, 16)),
+    (130, (16, 24)),
+)
 
 
 def widened(bits: np.ndarray) -> np.ndarray:
@@ -90,6 +102,12 @@ if INTERPRETED:
 
     teach_bfloat16(triton.runtime.interpreter, triton.language)
     patch_once(triton.runtime.interpreter, triton.language)
+
+
+@pytest.fixture(params=SHAPES, ids=str)
+def shape(request: pytest.FixtureRequest) -> tuple[int, tuple[int, int]]:
+    """A number of tokens, and the sizes of keys and values."""
+    return request.param
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 The directive `family-tree` draws which mechanism becomes which; the directive
 `mechanisms` gives each a section: its own words, its place in the design space, and the
-settings at which it is another one, each with the ledger's proof.
+settings at which it is another one, each with its check in the ledger.
 """
 
 import dataclasses
@@ -116,7 +116,7 @@ class Mechanisms(SphinxDirective):
         """One line: the other mechanism, the setting, the proof."""
         target = mechanisms()[limit.target]
         entry = limit_name(mechanism, limit)
-        (rest,) = parsed(self, f"if ${limit.setting}$ ({{ledger}}`proof <{entry}>`).")
+        (rest,) = parsed(self, f"if ${limit.setting}$ ({{ledger}}`check <{entry}>`).")
         words = nodes.inline("", "", nodes.Text(" "), *rest.children)
         return build("li", nodes.Text("It is "), link(target), words)
 

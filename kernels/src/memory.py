@@ -3,8 +3,8 @@
     q, k, e [B, T, H, d_k], z [B, T, H, d_v], beta [B, T, H], S [B, H, d_k, d_v],
     log_decay [B, T, H] or [B, T, H, d_k], in [-inf, 0]
 
-`beta`, which kernels take besides, erases along beta e and writes beta z without either
-being stored; an e that is k itself is read once.
+With `beta` the kernels erase along beta e and write beta z without storing either; an e
+that is k itself is read once.
 """
 
 from typing import Any, NamedTuple
@@ -38,9 +38,10 @@ def chunkwise(
     """Every chunk's triangular system, then a scan over the chunks: two kernels.
 
     A decay by channel takes two more, for the scores it decays, and has no gradient
-    here: `ctlearn.layers.backward` has. q, k, z and e are of
-    one dtype, float32, float16 or bfloat16; sums and the last state are float32.
-    chunk_size is 16, 32 or 64. Raises ValueError or TypeError for what does not fit.
+    here: to ask for one raises NotImplementedError, `ctlearn.layers.backward` has it.
+    q, k, z and e are of one dtype, float32, float16 or bfloat16; sums and the last
+    state are float32. chunk_size is 16, 32 or 64. Raises ValueError or TypeError for
+    what does not fit.
     """
     given = {"q": q, "k": k, "z": z, "e": e}
     checked(chunk_size, **given, log_decay=log_decay, beta=beta, S=S)

@@ -5,8 +5,7 @@
     S' = (whole decay) S + (K up to the end)' R
 
 A is (I + L)^{-1} - I. Neither its product with E nor that with z is needed, and so
-neither is stored. The state stays in registers, in
-float32, for all of T.
+neither is stored. The state stays in registers, in float32, for all of T.
 """
 
 from ctlearn.kernels.required import tl, triton

@@ -11,7 +11,8 @@ runs is an argument: `mix` is any form of `ctlearn.layers.memory`, or one like i
 
 x, y [B, T, d_model]; q, k [B, T, H, d_k], v, o [B, T, H, d_v]. With grouped value heads
 each query and key head serves `n_value_heads / n_heads` heads of values, whose number
-is then H.
+is then H. A token that brings `n_pairs` keys and values has that many times H heads of
+them, pair after pair.
 """
 
 from abc import ABC, abstractmethod
@@ -38,11 +39,16 @@ class Mixer(nn.Module, ABC):
     Raises
     ------
     ValueError
-        A size is below 1, or `n_value_heads` is no multiple of `n_heads`.
+        A size is below 1, `n_value_heads` is no multiple of `n_heads`, or d_v is not
+        d_k where it must be.
     """
 
+    # whether a value must be as long as a key
+    square: ClassVar[bool] = False
     # tokens that the short convolution sees; 0 for none
     width: ClassVar[int] = 0
+    # whether values go through the convolution too, as queries and keys do
+    values_convolved: ClassVar[bool] = True
     # whether each head's answer is divided by its root mean square
     normed: ClassVar[bool] = True
     # what the output gate's logits go through; None for no gate
@@ -56,12 +62,14 @@ class Mixer(nn.Module, ABC):
         d_k: int,
         d_v: int,
         n_value_heads: int | None = None,
+        n_pairs: int = 1,
         mix: Callable = chunkwise,
     ):
         super().__init__()
         n_value_heads = n_heads if n_value_heads is None else n_value_heads
         sizes = {"d_model": d_model, "n_heads": n_heads, "d_k": d_k, "d_v": d_v}
-        for name, size in (sizes | {"n_value_heads": n_value_heads}).items():
+        sizes |= {"n_value_heads": n_value_heads, "n_pairs": n_pairs}
+        for name, size in sizes.items():
             if size < 1:
                 raise ValueError(f"{name}: expected at least 1, got {size}")
         if n_value_heads % n_heads:
@@ -69,13 +77,16 @@ class Mixer(nn.Module, ABC):
                 f"n_value_heads: expected a multiple of n_heads = {n_heads}, "
                 f"got {n_value_heads}"
             )
+        if self.square and d_v != d_k:
+            raise ValueError(f"d_v: expected d_k = {d_k}, got {d_v}")
         self.n_heads, self.n_value_heads = n_heads, n_value_heads
-        self.d_k, self.d_v, self.mix = d_k, d_v, mix
+        self.d_k, self.d_v, self.n_pairs, self.mix = d_k, d_v, n_pairs, mix
         keys, values = n_heads * d_k, n_value_heads * d_v
-        self.sizes = [keys, keys, values]
+        self.sizes = [keys, n_pairs * keys, n_pairs * values]
         self.qkv = nn.Linear(d_model, sum(self.sizes), bias=False)
+        self.convolved = sum(self.sizes if self.values_convolved else self.sizes[:2])
         self.convolution = (
-            Convolution(sum(self.sizes), self.width) if self.width else None
+            Convolution(self.convolved, self.width) if self.width else None
         )
         self.norm = nn.RMSNorm(d_v, eps=1e-5) if self.normed else nn.Identity()
         if self.squash is not None:
@@ -90,6 +101,10 @@ class Mixer(nn.Module, ABC):
     def write(self, *kv: Any, **gates: Any) -> dict[str, Tensor]:
         """The arguments of `mix` but for q and S, of the inputs but for q."""
 
+    def start(self, B: int) -> Any:
+        """S before the first token of B sequences: None where nothing is learned."""
+        return None
+
     def answer(self, q: Tensor, S: Any, **inputs: Tensor) -> tuple[Tensor, Any]:
         """What the mechanism makes of its inputs: o, and S after the last token."""
         return self.mix(q, **self.write(**inputs), S=S)
@@ -103,17 +118,23 @@ class Mixer(nn.Module, ABC):
 
     def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """The outputs, and the state to hand in with the tokens that follow."""
-        recent, S = (None, None) if state is None else state
-        qkv = self.qkv(x)
-        if self.convolution is not None:
-            qkv, recent = self.convolution(qkv, recent)
-        q, k, v = qkv.split(self.sizes, -1)
-        q, k = (self._serving_all(a.unflatten(-1, (-1, self.d_k))) for a in (q, k))
-        v = v.unflatten(-1, (-1, self.d_v))
-        o, S = self.answer(S=S, **self.inputs(x, q, k, v))
+        recent, S = (None, self.start(len(x))) if state is None else state
+        seen, q, k, v, recent = self.project(x, recent)
+        o, S = self.answer(S=S, **self.inputs(seen, q, k, v))
         return self.read(o, x, v), State(recent, S)
 
-    def _serving_all(self, x: Tensor) -> Tensor:
-        """Each head of x once for every head of values that it serves."""
-        times = self.n_value_heads // self.n_heads
+    def project(self, x: Tensor, recent: Tensor | None) -> tuple[Any, ...]:
+        """What gates see, q, k and v, and what the next call must know of x."""
+        qkv = self.qkv(x)
+        if self.convolution is not None:
+            plain = qkv[..., self.convolved :]
+            qkv, recent = self.convolution(qkv[..., : self.convolved], recent)
+            qkv = qkv if self.values_convolved else torch.cat([qkv, plain], -1)
+        q, k, v = qkv.split(self.sizes, -1)
+        q, k = map(self.serving_all, (q, k))
+        return x, q, k, v.unflatten(-1, (-1, self.d_v)), recent
+
+    def serving_all(self, x: Tensor) -> Tensor:
+        """The heads of x, once for every head of values that they serve."""
+        x, times = x.unflatten(-1, (-1, self.d_k)), self.n_value_heads // self.n_heads
         return x if times == 1 else torch.repeat_interleave(x, times, 2)

@@ -35,14 +35,21 @@ def kinds():
     return _kinds()
 
 
+# As many as heads of 8 channels need, and as few tokens as sequences of 9 can spare.
+FEW = {"steps": 8, "inner_batch": 3}
+
+
 @pytest.fixture(scope="session")
 def make():
-    """Makes a layer, with the constants that its mechanism is tested at."""
+    """Makes a layer, with the constants that its mechanism is tested at, or few."""
     from ctlearn import mixers
 
     mechanisms = mixers.mechanisms()
 
     def make(kind, d_model, **sizes):
-        return kind(d_model, **mechanisms[_stem(kind)].constants, **sizes)
+        own = inspect.signature(kind).parameters
+        few = {name: n for name, n in FEW.items() if name in own}
+        constants = mechanisms[_stem(kind)].constants | few
+        return kind(d_model, **constants | sizes)
 
     return make

@@ -10,10 +10,12 @@ import pytest
 torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
 
 from ctlearn import mixers  # noqa: E402
+from ctlearn.inner import Affine, Perceptron, Training  # noqa: E402
 from ctlearn.layers import memory  # noqa: E402
 from ctlearn.layers.gated_delta_rule import GatedDeltaRule  # noqa: E402
 from ctlearn.layers.mamba2 import Mamba2  # noqa: E402
 from ctlearn.mixers import gated_delta_rule, mamba2  # noqa: E402
+from ctlearn.shapes import GLOSSARY  # noqa: E402
 
 D_MODEL = 12
 # T tokens in pieces of these lengths; the first are shorter than the convolution
@@ -24,8 +26,9 @@ PIECES = ([1, 1, 1, 34], [2, 35], [36, 1], [33, 1, 1, 1, 1], [17, 20], [0, 37])
 def built(make):
     """Makes a layer in float64 whose weights ask for no gradient."""
 
-    def build(kind, *, n_heads=2, n_value_heads=4, d_k=6, d_v=5, **more):
+    def build(kind, *, n_heads=2, n_value_heads=4, d_k=6, d_v=None, **more):
         torch.manual_seed(0)
+        d_v = (d_k if kind.square else 5) if d_v is None else d_v
         sizes = {"n_heads": n_heads, "n_value_heads": n_value_heads} | more
         layer = make(kind, D_MODEL, d_k=d_k, d_v=d_v, **sizes)
         return layer.double().requires_grad_(False)
@@ -98,16 +101,29 @@ def test_sequences_do_not_meet(built, kind):
 
 def one_head(name, value, b, h):
     """What one sequence and head is given, as NumPy: constants are by head or one."""
-    value = value.numpy() if isinstance(value, torch.Tensor) else value
-    if np.ndim(value) >= 3:
-        return value[b, :, h]
-    return value[h] if np.ndim(value) == 1 and name != "angle" else value
+    if not isinstance(value, torch.Tensor):
+        return value
+    if name in ("angle", "reader_rate") or not value.dim():
+        return value.numpy()
+    by_token = any("T" in shape for shape in GLOSSARY[name].shapes)
+    return value.numpy()[b, :, h] if by_token else value.numpy()[h]
 
 
-def turned(x, angle):
-    """Pairs of channels as complex numbers, turned by t angles at token t."""
+def learned_start(S, b, h):
+    """The state that one sequence and head starts from, as NumPy; None if empty."""
+    if S is None:
+        return None
+    weights = [w[b, h].numpy() for layer in S.f for w in layer]
+    return Training.start({2: Affine, 4: Perceptron}[len(weights)](*weights))
+
+
+def turned(x, angle, again):
+    """Pairs of channels as complex numbers, turned by t angles at token t.
+
+    After `again` tokens the count begins again.
+    """
     z = x[:, ::2] + 1j * x[:, 1::2]
-    z = z * np.exp(1j * np.arange(len(x))[:, None] * angle)
+    z = z * np.exp(1j * (np.arange(len(x)) % again)[:, None] * angle)
     return np.stack([z.real, z.imag], -1).reshape(x.shape)
 
 
@@ -117,17 +133,18 @@ def test_the_memory_is_the_mechanism(built, kind, n_value_heads):
     layer, H = built(kind, n_value_heads=n_value_heads), n_value_heads
     rng = torch.Generator().manual_seed(3)
     q, k, v = (
-        torch.randn(2, 37, H, d, generator=rng, dtype=torch.float64) for d in (6, 6, 5)
+        torch.randn(2, 37, H, d, generator=rng, dtype=torch.float64)
+        for d in (6, 6, layer.d_v)
     )
-    given = layer.inputs(tokens(37), q, k, v)
-    o, _ = layer.answer(S=None, **given)
+    given, S = layer.inputs(tokens(37), q, k, v), layer.start(2)
+    o, _ = layer.answer(S=S, **given)
     recurrent = importlib.import_module(f"ctlearn.mixers.{stem(kind)}").recurrent
     for b, h in itertools.product(range(2), range(H)):
         head = {n: one_head(n, value, b, h) for n, value in given.items()}
         if "angle" in head.keys() - inspect.signature(recurrent).parameters:
-            angle = head.pop("angle")
-            head |= {n: turned(head[n], angle) for n in ("q", "k")}
-        expected, _ = recurrent(**head)
+            angle, again = head.pop("angle"), head.get("inner_batch", 37)
+            head |= {n: turned(head[n], angle, again) for n in ("q", "k")}
+        expected, _ = recurrent(**head, S=learned_start(S, b, h))
         np.testing.assert_allclose(o[b, :, h].numpy(), expected, rtol=1e-9, atol=1e-11)
 
 
@@ -216,6 +233,7 @@ RECIPES = {
     "kimi_delta_attention": (lambda q: unit(q) / 6**0.5, unit),
     "linear_attention": (lambda q: elu_plus_one(q) / 6**0.5, elu_plus_one),
     "mamba2": (lambda q: q, lambda k: k),
+    "mesa_net": (unit, unit),
     "normalised_linear_attention": (lambda q: q, lambda k: k),
     "retnet": (lambda q: q / 6**0.5, lambda k: k),
     "sliding_window_attention": (lambda q: q / 6**0.5, lambda k: k),

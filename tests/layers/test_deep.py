@@ -9,8 +9,11 @@ torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torc
 
 import torch.nn.functional as F  # noqa: E402
 
-from ctlearn import mixers  # noqa: E402
-from ctlearn.layers import mesa_net  # noqa: E402
+from ctlearn import inner  # noqa: E402
+from ctlearn.layers import mesa_net, titans  # noqa: E402
+from ctlearn.layers.inner import Affine  # noqa: E402
+from ctlearn.mixers import mesa_net as mesa_net_by_numpy  # noqa: E402
+from ctlearn.mixers import titans as titans_by_numpy  # noqa: E402
 
 B, H, D_K, D_V = 2, 2, 6, 5
 
@@ -56,7 +59,7 @@ def test_mesa_is_the_definition_with_a_state(steps, chunk_size):
     o = torch.cat([o_first, o_rest], 1)
     for b, h in heads():
         head = {n: a[h].numpy() if n == "ridges" else of(a, b, h) for n, a in x.items()}
-        expected, S_expected = mixers.mesa_net.recurrent(**head, steps=steps)
+        expected, S_expected = mesa_net_by_numpy.recurrent(**head, steps=steps)
         np.testing.assert_allclose(of(o, b, h), expected, rtol=0, atol=1e-11)
         for found, wanted in zip(S, S_expected, strict=True):
             np.testing.assert_allclose(found[b, h], wanted, rtol=0, atol=1e-13)
@@ -152,3 +155,135 @@ def test_what_mesa_cannot_be_given_is_named():
     ):
         with pytest.raises(ValueError, match=f"^{said}"):
             mesa_net.chunkwise(**x | {name: wrong})
+
+
+def titans_inputs(T, seed=0, dtype=torch.float64):
+    q, k, v, *gates = drawn(T, (D_K,), (D_K,), (D_V,), (), (), (), seed=seed)
+    decay, mu, beta = gates
+    x = {
+        **{"q": q, "k": F.normalize(k, dim=-1), "v": v},
+        **{"log_decay": F.logsigmoid(decay + 3), "log_mu": F.logsigmoid(mu)},
+        "beta": 0.1 * beta.sigmoid(),
+    }
+    return {n: a.to(dtype) for n, a in x.items()}
+
+
+def layers(*sizes, seed=5):
+    """Random layers of these sizes, with biases if they are more than one."""
+    rng = torch.Generator().manual_seed(seed)
+
+    def draw(*shape):
+        return torch.randn(B, H, *shape, generator=rng, dtype=torch.float64) / 3
+
+    return tuple(
+        Affine(draw(m, n), draw(n) if len(sizes) > 2 else None)
+        for m, n in itertools.pairwise(sizes)
+    )
+
+
+def learner(f, b, h):
+    """Those of one sequence and head in NumPy."""
+    weights = [w[b, h].detach().numpy() for layer in f for w in layer if w is not None]
+    return (inner.Linear if len(weights) == 1 else inner.Perceptron)(*weights)
+
+
+def part(x, tokens):
+    return {n: a[:, tokens] if isinstance(a, torch.Tensor) else a for n, a in x.items()}
+
+
+MEMORIES = ((D_K, D_V), (D_K, 7, D_V))
+
+
+@pytest.mark.parametrize("sizes", MEMORIES)
+@pytest.mark.parametrize("b", [1, 5, 64])
+def test_titans_are_the_definition_with_a_state(sizes, b):
+    """Any memory with any momentum, in two calls of which one ends in a mini-batch."""
+    x = titans_inputs(38)
+    none = (x["k"][:, :0], x["v"][:, :0])
+    S = titans.Momentum.start(layers(*sizes), *none)._replace(P=layers(*sizes, seed=6))
+    o_first, after = titans.chunkwise(**part(x, slice(17)), S=S, inner_batch=b)
+    o_rest, after = titans.chunkwise(**part(x, slice(17, 38)), S=after, inner_batch=b)
+    o = torch.cat([o_first, o_rest], 1)
+    assert after.tokens.k.shape[1] == 38 % b
+    for i, h in heads():
+        M, P = learner(S.M, i, h), learner(S.P, i, h)
+        start = inner.Momentum.start(M)._replace(P=P)
+        head = {n: of(a, i, h) for n, a in x.items()}
+        expected, S_expected = titans_by_numpy.recurrent(**head, S=start, inner_batch=b)
+        np.testing.assert_allclose(of(o, i, h), expected, rtol=0, atol=1e-11)
+        for w, wanted in zip(learner(after.M, i, h), S_expected.at, strict=True):
+            np.testing.assert_allclose(w, wanted, rtol=0, atol=1e-12)
+        if 38 % b == 0:
+            for w, wanted in zip(learner(after.P, i, h), S_expected.P, strict=True):
+                np.testing.assert_allclose(w, wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("sizes", MEMORIES)
+def test_titans_have_the_gradients_of_differences(sizes):
+    """All inputs, memory and momentum, from the midst of a mini-batch on."""
+    x = {n: a[:1, :, :1] for n, a in titans_inputs(7).items()}
+    S = titans.Momentum.start(layers(*sizes), x["k"], x["v"])
+    S = S._replace(P=layers(*sizes, seed=6))
+    weights = [w[:1, :1] for layer in (*S.M, *S.P) for w in layer if w is not None]
+    names, n = list(x), len(x)
+
+    def rebuilt(f, given):
+        return tuple(
+            Affine(*(None if w is None else next(given) for w in layer)) for layer in f
+        )
+
+    def outputs(*values):
+        given, rest = dict(zip(names, values, strict=False)), iter(values[n:])
+        last = S._replace(M=rebuilt(S.M, rest), P=rebuilt(S.P, rest))
+        _, last = titans.chunkwise(**part(given, slice(2)), S=last, inner_batch=3)
+        o, last = titans.chunkwise(**part(given, slice(2, 7)), S=last, inner_batch=3)
+        return o, *(w for f in (*last.M, *last.P) for w in f if w is not None)
+
+    values = [a.detach().clone().requires_grad_() for a in (*x.values(), *weights)]
+    assert torch.autograd.gradcheck(outputs, values, fast_mode=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_titans_round_once(dtype):
+    """Narrow numbers are computed in float32; the exact answer, rounded."""
+    x = titans_inputs(70, dtype=dtype)
+    o, S = titans.chunkwise(**x, inner_batch=8)
+    expected, _ = titans.chunkwise(
+        **{n: a.double() for n, a in x.items()}, inner_batch=8
+    )
+    assert o.dtype == dtype
+    assert S.M[0].W.dtype == torch.float32
+    assert (o - expected).norm() < 2 * torch.finfo(dtype).eps * expected.norm()
+
+
+def test_titans_forget_by_minus_infinity_with_finite_gradients():
+    """Case 4, for a memory that reads first: nothing is left but what k_t read."""
+    x = titans_inputs(12)
+    for name in ("log_decay", "log_mu"):
+        x[name][:, 5] = -torch.inf
+    x["beta"][:, 5] = 0
+    x = {n: a.requires_grad_() for n, a in x.items()}
+    o, _ = titans.chunkwise(**x, inner_batch=3)
+    alone, _ = titans.chunkwise(**part(x, slice(6, None)), inner_batch=3)
+    torch.testing.assert_close(o[:, 6:], alone, rtol=1e-12, atol=1e-13)
+    assert not o[:, 5].any()
+    grads = torch.autograd.grad(o.square().sum(), list(x.values()))
+    assert all(g.isfinite().all() for g in grads)
+
+
+def test_what_titans_cannot_be_given_is_named():
+    x, S = (
+        titans_inputs(4),
+        titans.Momentum.start(layers(D_K, D_V), *drawn(1, (D_K,), (D_V,))),
+    )
+    assert titans.chunkwise(**x, S=S, inner_batch=2)[0].isfinite().all()
+    for more, said in (
+        ({"log_decay": x["k"] - 9}, r"log_decay: expected \[B, T, H\]"),
+        ({"log_mu": -x["log_mu"]}, "log_mu: expected values in"),
+        ({"inner_batch": 0}, "inner_batch: expected at least 1"),
+        ({"S": S._replace(P=layers(D_K, D_K))}, r"S.P\[0\].W: d_v is 6"),
+    ):
+        with pytest.raises(ValueError, match=f"^{said}"):
+            titans.chunkwise(**{**x, "S": S} | more)
+    with pytest.raises(TypeError, match=r"^S: expected a Momentum, got tuple"):
+        titans.chunkwise(**x, S=(1, 2))

@@ -9,8 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
 
-from ctlearn import mixers  # noqa: E402
-from ctlearn.inner import Affine, Perceptron, Training  # noqa: E402
+from ctlearn import inner, mixers  # noqa: E402
 from ctlearn.layers import memory  # noqa: E402
 from ctlearn.layers.gated_delta_rule import GatedDeltaRule  # noqa: E402
 from ctlearn.layers.mamba2 import Mamba2  # noqa: E402
@@ -113,8 +112,10 @@ def learned_start(S, b, h):
     """The state that one sequence and head starts from, as NumPy; None if empty."""
     if S is None:
         return None
-    weights = [w[b, h].numpy() for layer in S.f for w in layer]
-    return Training.start({2: Affine, 4: Perceptron}[len(weights)](*weights))
+    kind, f = getattr(inner, type(S).__name__), S[0]
+    weights = [w[b, h].numpy() for layer in f for w in layer if w is not None]
+    learner = {1: inner.Linear, 2: inner.Affine, 4: inner.Perceptron}[len(weights)]
+    return kind.start(learner(*weights))
 
 
 def turned(x, angle, again):
@@ -238,6 +239,7 @@ RECIPES = {
     "retnet": (lambda q: q / 6**0.5, lambda k: k),
     "sliding_window_attention": (lambda q: q / 6**0.5, lambda k: k),
     "softmax_attention": (lambda q: q / 6**0.5, lambda k: k),
+    "titans": (unit, unit),
 }
 
 

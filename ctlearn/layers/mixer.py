@@ -11,7 +11,7 @@ runs is an argument: `mix` is any form of `ctlearn.layers.memory`, or one like i
 
 x, y [B, T, d_model]; q, k [B, T, H, d_k], v, o [B, T, H, d_v]. With grouped value heads
 each query and key head serves `n_value_heads / n_heads` heads of values, whose number
-is then H. A token that brings `n_pairs` keys and values has that many times H heads of
+is then H. A token that brings `n_h` keys and values has that many times H heads of
 them, pair after pair.
 """
 
@@ -62,13 +62,13 @@ class Mixer(nn.Module, ABC):
         d_k: int,
         d_v: int,
         n_value_heads: int | None = None,
-        n_pairs: int = 1,
+        n_h: int = 1,
         mix: Callable = chunkwise,
     ):
         super().__init__()
         n_value_heads = n_heads if n_value_heads is None else n_value_heads
         sizes = {"d_model": d_model, "n_heads": n_heads, "d_k": d_k, "d_v": d_v}
-        sizes |= {"n_value_heads": n_value_heads, "n_pairs": n_pairs}
+        sizes |= {"n_value_heads": n_value_heads, "n_h": n_h}
         for name, size in sizes.items():
             if size < 1:
                 raise ValueError(f"{name}: expected at least 1, got {size}")
@@ -80,9 +80,9 @@ class Mixer(nn.Module, ABC):
         if self.square and d_v != d_k:
             raise ValueError(f"d_v: expected d_k = {d_k}, got {d_v}")
         self.n_heads, self.n_value_heads = n_heads, n_value_heads
-        self.d_k, self.d_v, self.n_pairs, self.mix = d_k, d_v, n_pairs, mix
+        self.d_k, self.d_v, self.n_h, self.mix = d_k, d_v, n_h, mix
         keys, values = n_heads * d_k, n_value_heads * d_v
-        self.sizes = [keys, n_pairs * keys, n_pairs * values]
+        self.sizes = [keys, n_h * keys, n_h * values]
         self.qkv = nn.Linear(d_model, sum(self.sizes), bias=False)
         self.convolved = sum(self.sizes if self.values_convolved else self.sizes[:2])
         self.convolution = (

@@ -23,13 +23,19 @@ PIECES = ([1, 1, 1, 34], [2, 35], [36, 1], [33, 1, 1, 1, 1], [17, 20], [0, 37])
 
 @pytest.fixture
 def built(make):
-    """Makes a layer in float64 whose weights ask for no gradient."""
+    """Makes a layer in float64 whose weights ask for no gradient.
 
-    def build(kind, *, n_heads=2, n_value_heads=4, d_k=6, d_v=None, **more):
+    A map that starts at zero hides what is in front of it, and is drawn unless told.
+    """
+
+    def build(kind, *, n_heads=2, n_value_heads=4, as_it_starts=False, **more):
         torch.manual_seed(0)
-        d_v = (d_k if kind.square else 5) if d_v is None else d_v
-        sizes = {"n_heads": n_heads, "n_value_heads": n_value_heads} | more
-        layer = make(kind, D_MODEL, d_k=d_k, d_v=d_v, **sizes)
+        sizes = {"n_heads": n_heads, "n_value_heads": n_value_heads, "d_k": 6}
+        sizes |= {"d_v": sizes["d_k"] if kind.square else 5} | more
+        layer = make(kind, D_MODEL, **sizes)
+        for weight in layer.parameters():
+            if weight.dim() > 1 and not as_it_starts and not weight.any():
+                torch.nn.init.normal_(weight, std=0.1)
         return layer.double().requires_grad_(False)
 
     return build
@@ -98,6 +104,18 @@ def test_sequences_do_not_meet(built, kind):
         torch.testing.assert_close(layer(x)[0][b : b + 1], alone)
 
 
+def drawn(layer, x):
+    """q, k and v for the tokens x, as many heads as the layer makes of each."""
+    rng, H = torch.Generator().manual_seed(3), layer.n_value_heads
+    heads = ((H, layer.d_k), (layer.n_h * H, layer.d_k), (layer.n_h * H, layer.d_v))
+    return [torch.randn(*x.shape[:2], *d, generator=rng).double() for d in heads]
+
+
+def given_by(layer, x):
+    """The inputs of the mechanism's update: gates of the tokens, the rest drawn."""
+    return layer.inputs(layer.project(x, None)[0], *drawn(layer, x))
+
+
 def one_head(name, value, b, h):
     """What one sequence and head is given, as NumPy: constants are by head or one."""
     if not isinstance(value, torch.Tensor):
@@ -132,12 +150,7 @@ def turned(x, angle, again):
 def test_the_memory_is_the_mechanism(built, kind, n_value_heads):
     """What a layer gives its memory, the NumPy recurrence answers the same."""
     layer, H = built(kind, n_value_heads=n_value_heads), n_value_heads
-    rng = torch.Generator().manual_seed(3)
-    q, k, v = (
-        torch.randn(2, 37, H, d, generator=rng, dtype=torch.float64)
-        for d in (6, 6, layer.d_v)
-    )
-    given, S = layer.inputs(tokens(37), q, k, v), layer.start(2)
+    given, S = given_by(layer, tokens(37)), layer.start(2)
     o, _ = layer.answer(S=S, **given)
     recurrent = importlib.import_module(f"ctlearn.mixers.{stem(kind)}").recurrent
     for b, h in itertools.product(range(2), range(H)):
@@ -224,18 +237,31 @@ def elu_plus_one(x):
     return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
 
 
-# what the sources do to queries of 6 channels, and to keys
+def by_step(x):
+    """Twice four heads as four, of two steps each."""
+    return x.reshape(*x.shape[:2], 2, 4, -1).swapaxes(2, 3)
+
+
+# what the sources do to queries of 6 channels, to keys, and to values if anything
 RECIPES = {
     "comba": (lambda q: unit(q) / 6**0.5, unit),
+    "delta_product": (
+        lambda q: unit(q) / 6**0.5,
+        lambda k: by_step(unit(k)),
+        lambda v: by_step(v),
+    ),
     "delta_rule": (lambda q: unit(q) / 6**0.5, unit),
     "gated_delta_rule": (lambda q: unit(q) / 6**0.5, unit),
     "gated_delta_rule_2": (lambda q: unit(q) / 6**0.5, unit),
     "gated_linear_attention": (lambda q: q / 6**0.5, lambda k: k),
     "kimi_delta_attention": (lambda q: unit(q) / 6**0.5, unit),
     "linear_attention": (lambda q: elu_plus_one(q) / 6**0.5, elu_plus_one),
+    "longhorn": (lambda q: q, lambda k: k),
     "mamba2": (lambda q: q, lambda k: k),
+    "matrix_lstm": (lambda q: q / 6**0.5, lambda k: k),
     "mesa_net": (unit, unit),
     "normalised_linear_attention": (lambda q: q, lambda k: k),
+    "preconditioned_delta_rule": (lambda q: unit(q) / 6**0.5, unit),
     "retnet": (lambda q: q / 6**0.5, lambda k: k),
     "sliding_window_attention": (lambda q: q / 6**0.5, lambda k: k),
     "softmax_attention": (lambda q: q / 6**0.5, lambda k: k),
@@ -246,14 +272,12 @@ RECIPES = {
 @pytest.mark.parametrize("name", RECIPES)
 def test_queries_and_keys_are_prepared_as_in_the_sources(built, kinds, name):
     (kind,) = (kind for kind in kinds if stem(kind) == name)
-    rng = torch.Generator().manual_seed(3)
-    q, k, v = (
-        torch.randn(1, 7, 4, d, generator=rng, dtype=torch.float64) for d in (6, 6, 5)
-    )
-    given, (query, key) = built(kind).inputs(tokens(7, B=1), q, k, v), RECIPES[name]
+    layer, x = built(kind, as_it_starts=True), tokens(7, B=1)
+    (q, k, v), given = drawn(layer, x), given_by(layer, x)
+    query, key, value = (*RECIPES[name], lambda v: v)[:3]
     np.testing.assert_allclose(given["q"], query(q.numpy()), rtol=1e-12)
     np.testing.assert_allclose(given["k"], key(k.numpy()), rtol=1e-12)
-    assert torch.equal(given["v"], v)
+    np.testing.assert_allclose(given["v"], value(v.numpy()), rtol=1e-12)
 
 
 def normed(x, weight):

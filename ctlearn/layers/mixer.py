@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ctlearn.layers.backward import chunkwise
+from ctlearn.layers.by_device import chunkwise
 from ctlearn.layers.convolution import Convolution
 
 

@@ -1,0 +1,47 @@
+"""The one memory in the form that suits the tensors' device: what layers run.
+
+Tensors on a GPU, be it CUDA's or HIP's, go to `ctlearn.kernels.memory` where Triton is
+installed, all others to `ctlearn.layers.backward`. That Triton is installed decides
+nothing by itself, and tensors on a CPU never load it. In half precision the two differ:
+torch computes in float32 throughout, the kernels multiply in half precision and sum in
+float32. They have no float64, which torch computes on every device.
+
+Chunks have as many tokens as are fastest for each. On a processor that is 32, as
+`ctlearn.layers.memory.chunkwise` says. The kernels take 64: their matrix instructions
+want 64 rows, and a state is stored for every chunk.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctlearn.layers import backward
+
+# What torch calls a GPU, HIP's as CUDA's.
+GPU = "cuda"
+
+
+def chunkwise(q: Tensor, *kz: Tensor, **others: Any) -> tuple[Tensor, Tensor]:
+    """The arguments are those of `ctlearn.layers.memory.chunkwise`, and what it gives.
+
+    It raises what the form that runs raises.
+    """
+    return form(q.device, q.dtype)(q, *kz, **others)
+
+
+def form(device: torch.device, dtype: torch.dtype) -> Callable:
+    """The form that runs tensors of a dtype on a device."""
+    if device.type != GPU or dtype == torch.float64 or not _has_triton():
+        return backward.chunkwise
+    # no sooner: to load it is to load Triton
+    from ctlearn.kernels import memory
+
+    return memory.chunkwise
+
+
+@torch.compiler.assume_constant_result
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None

@@ -35,8 +35,9 @@ def kinds():
     return _kinds()
 
 
-# As many as heads of 8 channels need, and as few tokens as sequences of 9 can spare.
-FEW = {"steps": 8, "inner_batch": 3}
+# As many as heads of 8 channels need, as few tokens as sequences of 9 can spare, and
+# no Muon, which magnifies rounding in directions that so few tokens lack.
+FEW = {"steps": 8, "inner_batch": 3, "muon": ()}
 
 
 @pytest.fixture(scope="session")

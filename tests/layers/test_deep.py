@@ -10,8 +10,10 @@ torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torc
 import torch.nn.functional as F  # noqa: E402
 
 from ctlearn import inner  # noqa: E402
-from ctlearn.layers import mesa_net, titans  # noqa: E402
+from ctlearn.inner import MUON_LACT  # noqa: E402
+from ctlearn.layers import lact, mesa_net, titans  # noqa: E402
 from ctlearn.layers.inner import Affine  # noqa: E402
+from ctlearn.mixers import lact as lact_by_numpy  # noqa: E402
 from ctlearn.mixers import mesa_net as mesa_net_by_numpy  # noqa: E402
 from ctlearn.mixers import titans as titans_by_numpy  # noqa: E402
 
@@ -34,6 +36,11 @@ def heads():
 def of(x, b, h):
     """What one sequence and head has of an array by token."""
     return x[b, :, h].detach().numpy()
+
+
+def of_head(x, b, h):
+    """What one sequence and head has of an array of the state."""
+    return x[b, h].detach().numpy()
 
 
 def mesa_inputs(T, seed=0):
@@ -183,7 +190,7 @@ def layers(*sizes, seed=5):
 
 def learner(f, b, h):
     """Those of one sequence and head in NumPy."""
-    weights = [w[b, h].detach().numpy() for layer in f for w in layer if w is not None]
+    weights = [of_head(w, b, h) for layer in f for w in layer if w is not None]
     return (inner.Linear if len(weights) == 1 else inner.Perceptron)(*weights)
 
 
@@ -287,3 +294,99 @@ def test_what_titans_cannot_be_given_is_named():
             titans.chunkwise(**{**x, "S": S} | more)
     with pytest.raises(TypeError, match=r"^S: expected a Momentum, got tuple"):
         titans.chunkwise(**x, S=(1, 2))
+
+
+def lact_inputs(T, seed=0, dtype=torch.float64):
+    q, k, v, mu, beta = drawn(T, (D_K,), (D_K,), (D_V,), (), (3,), seed=seed)
+    x = {
+        **{"q": q, "k": F.normalize(k, dim=-1), "v": v},
+        **{"log_mu": F.logsigmoid(mu), "beta": 0.2 * beta.sigmoid()},
+    }
+    return {n: a.to(dtype) for n, a in x.items()}
+
+
+def unit_of(sizes, seed=5):
+    d_k, d_h, d_v = sizes
+    pairs = zip("012", ((d_k, d_h), (d_h, d_v), (d_k, d_h)), strict=True)
+    return lact.GatedUnit(*(layers(*d, seed=seed + int(i))[0].W for i, d in pairs))
+
+
+@pytest.mark.parametrize(("b", "muon"), [(32, MUON_LACT), (5, ()), (64, ())])
+@pytest.mark.parametrize("keep_lengths", [True, False])
+def test_lact_is_the_definition_with_a_state(b, muon, keep_lengths):
+    """In two calls, of which one ends in a mini-batch."""
+    x, f = lact_inputs(70), unit_of((D_K, 7, D_V))
+    S = lact.State.start(f, x["k"], x["v"], keep_lengths=keep_lengths)
+    more = {"inner_batch": b, "muon": muon}
+    o_first, after = lact.chunkwise(**part(x, slice(37)), **more, S=S)
+    o_rest, after = lact.chunkwise(**part(x, slice(37, 70)), **more, S=after)
+    o = torch.cat([o_first, o_rest], 1)
+    assert after.tokens.k.shape[1] == 70 % b
+    for i, h in heads():
+        start = lact_by_numpy.State.start(
+            inner.GatedUnit(*(of_head(w, i, h) for w in f)), keep_lengths=keep_lengths
+        )
+        head = {n: of(a, i, h) for n, a in x.items()}
+        expected, S_expected = lact_by_numpy.recurrent(**head, **more, S=start)
+        np.testing.assert_allclose(of(o, i, h), expected, rtol=0, atol=1e-10)
+        for name in ("f", "before"):
+            found = getattr(after, name)
+            for w, wanted in zip(found, getattr(S_expected, name), strict=True):
+                np.testing.assert_allclose(of_head(w, i, h), wanted, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("muon", [MUON_LACT[:2], ()])
+def test_lact_has_the_gradients_of_differences(muon):
+    """All inputs and the network, from the midst of a mini-batch on."""
+    x = {n: a[:1, :, :1] for n, a in lact_inputs(11).items()}
+    f, names = [w[:1, :1] for w in unit_of((D_K, 4, D_V))], list(x)
+    more = {"inner_batch": 4, "muon": muon}
+
+    def outputs(*values):
+        given = dict(zip(names, values, strict=False))
+        S = lact.State.start(lact.GatedUnit(*values[-3:]), given["k"], given["v"])
+        _, S = lact.chunkwise(**part(given, slice(3)), **more, S=S)
+        o, S = lact.chunkwise(**part(given, slice(3, 11)), **more, S=S)
+        return o, *S.f, *S.before
+
+    values = [a.detach().clone().requires_grad_() for a in (*x.values(), *f)]
+    assert torch.autograd.gradcheck(outputs, values, fast_mode=True)
+
+
+def test_a_step_of_nothing_has_finite_gradients():
+    """Values of zero give no direction: Muon divides by no length."""
+    x = {n: a.requires_grad_() for n, a in lact_inputs(8).items()}
+    with torch.no_grad():
+        x["v"].zero_()
+    S = lact.State.start(unit_of((D_K, 7, D_V)), x["k"], x["v"])
+    o, _ = lact.chunkwise(**x, S=S, inner_batch=4)
+    grads = torch.autograd.grad(o.square().sum(), list(x.values()))
+    assert all(g.isfinite().all() for g in grads)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_lact_rounds_once(dtype):
+    """Narrow numbers are computed in float32; the exact answer, rounded."""
+    x = lact_inputs(70, dtype=dtype)
+    found = []
+    for given in (x, {n: a.double() for n, a in x.items()}):
+        S = lact.State.start(unit_of((D_K, 7, D_V)), given["k"], given["v"])
+        found.append(lact.chunkwise(**given, S=S, inner_batch=32)[0])
+    assert found[0].dtype == dtype
+    # in float32, of five steps of Newton and Schulz
+    allowed = {torch.float32: 2e-5, torch.bfloat16: 2 * torch.finfo(dtype).eps}
+    assert (found[0] - found[1]).norm() < allowed[dtype] * found[1].norm()
+
+
+def test_what_lact_cannot_be_given_is_named():
+    x, f = lact_inputs(4), unit_of((D_K, 7, D_V))
+    S = lact.State.start(f, x["k"], x["v"])
+    for more, said in (
+        ({"beta": x["beta"][..., :2]}, r"beta: expected \[B, T, H, 3\]"),
+        ({"inner_batch": 0}, "inner_batch: expected at least 1"),
+        ({"S": S._replace(before=unit_of((D_K, 6, D_V)))}, r"S.before.W_0: d_h is 6"),
+    ):
+        with pytest.raises(ValueError, match=f"^{said}"):
+            lact.chunkwise(**{**x, "S": S} | more)
+    with pytest.raises(TypeError, match=r"^S: expected a State\(f, before, …\)"):
+        lact.chunkwise(**x, S=f)

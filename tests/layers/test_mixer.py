@@ -12,8 +12,9 @@ torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torc
 from ctlearn import inner, mixers  # noqa: E402
 from ctlearn.layers import memory  # noqa: E402
 from ctlearn.layers.gated_delta_rule import GatedDeltaRule  # noqa: E402
+from ctlearn.layers.lact import GatedUnit  # noqa: E402
 from ctlearn.layers.mamba2 import Mamba2  # noqa: E402
-from ctlearn.mixers import gated_delta_rule, mamba2  # noqa: E402
+from ctlearn.mixers import gated_delta_rule, lact, mamba2  # noqa: E402
 from ctlearn.shapes import GLOSSARY  # noqa: E402
 
 D_MODEL = 12
@@ -130,6 +131,8 @@ def learned_start(S, b, h):
     """The state that one sequence and head starts from, as NumPy; None if empty."""
     if S is None:
         return None
+    if isinstance(S[0], GatedUnit):
+        return lact.State.start(inner.GatedUnit(*(w[b, h].numpy() for w in S[0])))
     kind, f = getattr(inner, type(S).__name__), S[0]
     weights = [w[b, h].numpy() for layer in f for w in layer if w is not None]
     learner = {1: inner.Linear, 2: inner.Affine, 4: inner.Perceptron}[len(weights)]
@@ -164,11 +167,11 @@ def test_the_memory_is_the_mechanism(built, kind, n_value_heads):
 
 def test_gradients_are_those_of_differences(built, kind):
     layer = built(kind, n_heads=1, n_value_heads=2, d_k=2, d_v=2)
-    _, state = layer(tokens(2, B=1))
     weights = {n: p.detach() for n, p in layer.named_parameters()}
 
     def outputs(x, *values):
         given = dict(zip(weights, values, strict=True))
+        _, state = torch.func.functional_call(layer, given, (tokens(2, B=1),))
         y, last = torch.func.functional_call(layer, given, (x, state))
         return y, *tensors(last)
 
@@ -255,6 +258,7 @@ RECIPES = {
     "gated_delta_rule_2": (lambda q: unit(q) / 6**0.5, unit),
     "gated_linear_attention": (lambda q: q / 6**0.5, lambda k: k),
     "kimi_delta_attention": (lambda q: unit(q) / 6**0.5, unit),
+    "lact": (lambda q: unit(silu(q)), lambda k: unit(silu(k)), lambda v: silu(v)),
     "linear_attention": (lambda q: elu_plus_one(q) / 6**0.5, elu_plus_one),
     "longhorn": (lambda q: q, lambda k: k),
     "mamba2": (lambda q: q, lambda k: k),

@@ -131,9 +131,12 @@ def least_loss(mixer, *, steps, enough):
 
 
 def test_two_layers_learn_32_sequences_by_heart(make, kind, one_thread):
-    """Seeds 0, 1 and 2 need 21 to 37 steps, whatever the kind."""
+    """Seeds 0, 1 and 2 need 21 to 37 steps, whatever the kind, but for LaCT.
+
+    It takes 71 to 93, for it sees nothing of its mini-batch, where the question is.
+    """
     mixer = partial(make, kind, **SIZES)
-    assert least_loss(mixer, steps=80, enough=0.05) < 0.05
+    assert least_loss(mixer, steps=160, enough=0.05) < 0.05
 
 
 def test_layers_that_see_one_token_do_not(one_thread):

@@ -175,7 +175,8 @@ class Limit:
     `here` turns a draw of this mechanism's inputs into inputs at the limit, and is None
     where every input is at it. `there` turns those into the other mechanism's inputs.
     `name` tells two limits with one target apart. `worlds` are the supplies in which it
-    is checked: all, unless symbols would take too long. `whole` says that the setting
+    is checked: all, unless symbols would take too long; `at` are sizes for symbols that
+    differ from the ledger's. `whole` says that the setting
     is one of the sequence, so that a single step from any state need not agree.
     """
 
@@ -187,6 +188,7 @@ class Limit:
     name: str = ""
     worlds: tuple[str, ...] = ("rationals", "symbols", "floats")
     whole: bool = False
+    at: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

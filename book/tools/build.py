@@ -25,6 +25,7 @@ from ctlearn.printed import pages
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "book" / "_build"
 LEDGER = BUILD / "ledger.json"
+STAMP = BUILD / "ledger.stamp"
 
 CODE = ("ctlearn", "kernels", "requirements.txt")
 PAGES = ("_config.yml", "_toc.yml", "book", "notebooks")
@@ -60,20 +61,25 @@ def equations(root: Path) -> str:
     return hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
 
 
+def is_proved(code: str) -> bool:
+    """Whether book/_build/ledger.json is of `code` and of the equations as they are."""
+    if not (LEDGER.exists() and STAMP.exists()):
+        return False
+    return STAMP.read_text() == code + equations(ROOT)
+
+
 def prove(code: str) -> bool:
     """Check all identities into book/_build/ledger.json, unless `code` is in it."""
-    code += equations(ROOT)
-    stamp = BUILD / "ledger.stamp"
-    if LEDGER.exists() and stamp.exists() and stamp.read_text() == code:
+    if is_proved(code):
         print("Identities: unchanged since they were last checked", flush=True)
         return True
-    stamp.unlink(missing_ok=True)
+    STAMP.unlink(missing_ok=True)
     BUILD.mkdir(parents=True, exist_ok=True)
     print("Checking the identities", flush=True)
     command = [sys.executable, "-m", "ctlearn.identities", "--json", str(LEDGER)]
     if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
         return False
-    stamp.write_text(code)
+    STAMP.write_text(code + equations(ROOT))
     return True
 
 

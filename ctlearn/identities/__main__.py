@@ -106,11 +106,12 @@ def _document(results: list[Result]) -> dict[str, Any]:
             "numpy": numpy.__version__,
             "sympy": sympy.__version__,
         },
-        "entries": [_entry(result) for result in results],
+        "entries": [entry(result) for result in results],
     }
 
 
-def _entry(result: Result) -> dict[str, Any]:
+def entry(result: Result) -> dict[str, Any]:
+    """All that the ledger holds of one identity, as JSON can hold it."""
     claim = identities()[result.name]
     file, line = claim.place
     return {

@@ -4,6 +4,7 @@ A linear map W answers W'k. A batch step goes against the sum of all slopes at o
 place; online steps go one token at a time, each slope taken where the last has led.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,76 @@ def hebbian(
         "base": (nothing, W),
         "step": (layer, W - size * here),
         "elsewhere": (here, there),
+    }
+
+
+def _across(x: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """What of x, or of each of its columns, is at a right angle to k; times k'k."""
+    return (k @ k) * x - np.multiply.outer(k, k @ x)
+
+
+def _printed_orthogonal(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    _, k, v = tokens(supply, T, d_k, d_v)
+    for t in range(1, T):
+        for earlier in k[:t]:
+            k[t] = _across(k[t], earlier)
+    W_0, beta = supply.real("W_0", d_k, d_v), supply.rate("beta", T)
+    ends = states(partial(delta_rule.recurrent, S=W_0), T, k, k, v, beta=beta)
+    letters = {"S": ends, "W_0": W_0, r"\beta": beta, "k": k, "v": v}
+    return Numbers(
+        letters, {"t": range(1, T + 1), "i": range(1, T + 1), "j": range(1, T + 1)}
+    )
+
+
+@identity(
+    title="With orthogonal keys, squared errors too: online is batch",
+    statement=r"S_t = W_0 + \sum_{j=1}^{t} \beta_j k_j (v_j - W_0^\top k_j)^\top,"
+    r" \quad k_i^\top k_j = 0 \quad (i < j)",
+    source="ours; elementary",
+    citations=("schlag2021", "vonoswald2023"),
+    printed={
+        STATEMENT: AsPrinted(
+            numbers=_printed_orthogonal,
+            worlds=("rationals",),
+            at={"rationals": {"T": 3, "d_k": 3, "d_v": 2}},
+        )
+    },
+    mutants={
+        "the keys are not orthogonal": {"across": False},
+        "the error is not the start's": {"known": False},
+        "the step counts twice": {"size": 2},
+    },
+)
+def orthogonal_keys(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    across: bool = True,
+    known: bool = True,
+    size: int = 1,
+) -> dict[str, Sides]:
+    """A write at any key at which the state still answers as W_0, then at the others.
+
+    Such states are W_0 and any matrix whose columns are across the key. That what is
+    across a key answers as before keeps it so for the keys to come.
+    """
+    q, k, v = tokens(supply, 1, d_k, d_v)
+    W_0, beta = supply.real("W_0", d_k, d_v), supply.rate("beta", 1)[0]
+    N, x = supply.real("N", d_k, d_v), supply.real("x", d_k)
+    if known:
+        N = _across(N, k[0])
+    if across:
+        x = _across(x, k[0])
+    written = size * beta * np.outer(k[0], v[0] - k[0] @ W_0)
+    write = {"q": q[0], "k": k[0], "v": v[0], "beta": beta}
+    first = delta_rule.step(**write, S=W_0)[1]
+    S = W_0 + N
+    after = delta_rule.step(**write, S=S)[1]
+    return {
+        "base": (first, W_0 + written),
+        "step": (after, S + written),
+        "others": (x @ after, x @ S),
     }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ctlearn import memory
 from ctlearn.identities.engine import Identity, Sides
+from ctlearn.identities.pairings import PAIRINGS
 from ctlearn.mechanism import Inputs, Limit, Mechanism, Write
 from ctlearn.mixers import mechanisms
 from ctlearn.supplies import Supply, Symbols
@@ -115,6 +116,20 @@ def _holding(mechanism: Mechanism, S: Any, matrix: np.ndarray) -> Any:
     return matrix if isinstance(S, np.ndarray) and S.ndim == 2 else None
 
 
+def _leaves(state: Any) -> list[np.ndarray]:
+    """The arrays of a state, in order."""
+    if isinstance(state, tuple):
+        return [array for part in state for array in _leaves(part)]
+    return [np.asarray(state)]
+
+
+def _doubled(state: Any) -> Any:
+    """A state with all its arrays doubled; what it counts stays."""
+    if isinstance(state, tuple):
+        return type(state)(*map(_doubled, state))
+    return 2 * state if np.ndim(state) else state
+
+
 def limit_name(mechanism: Mechanism, limit: Limit) -> str:
     """The name under which the ledger holds the proof of a limit."""
     words = [mechanism.name, "becomes", limit.target, *limit.name.split()]
@@ -124,17 +139,21 @@ def limit_name(mechanism: Mechanism, limit: Limit) -> str:
 def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
     target = mechanisms()[limit.target]
     reach = limit.here or (lambda inputs: inputs)
+    pairing = PAIRINGS.get(limit_name(mechanism, limit))
 
-    def answers(inputs: Inputs, reached: bool, turned: bool, *S: Any) -> list[Any]:
+    def answers(
+        inputs: Inputs, given: Inputs, *S: Any, reached: bool, turned: bool
+    ) -> list[Any]:
         """What both give for these inputs, from a state each if they are given."""
         there = limit.there(reach(inputs))
         here = reach(inputs) if reached else inputs
         if turned:
             there["q"] = there["q"][::-1]
+        both = [x | {n: a for n, a in given.items() if n in x} for x in (here, there)]
         begun = [{"S": state} for state in S] or [{}, {}]
         return [
-            mechanism.forms["recurrent"](**{**here, **begun[0]}),
-            target.forms["recurrent"](**{**there, **begun[1]}),
+            mechanism.forms["recurrent"](**both[0] | begun[0]),
+            target.forms["recurrent"](**both[1] | begun[1]),
         ]
 
     def claim(
@@ -146,20 +165,35 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
         reached: bool = True,
         scale: int = 1,
         turned: bool = False,
+        apart: bool = False,
     ) -> dict[str, Sides]:
         inputs = _draw(mechanism, supply, T, d_k, d_v)
-        (o, S), (o_target, S_target) = answers(inputs, reached, turned)
+        change = {"reached": reached, "turned": turned}
+        (o, S), (o_target, S_target) = answers(inputs, {}, **change)
         parts = {"": (np.asarray(o), scale * np.asarray(o_target))}
         shared = supply.real("S", d_k, d_v)
-        begun = _holding(mechanism, S, shared), _holding(target, S_target, shared)
-        if limit.whole or any(x is None for x in begun):
-            return parts
-        # both answer from one matrix: from any that they share, one step is a proof,
-        # for what they answer to any query is all that their matrices are
         token = _draw(mechanism, supply, 1, d_k, d_v)
-        for part, states in (("base", ()), ("step", begun)):
-            (here, _), (there, _) = answers(token, reached, turned, *states)
-            parts[part] = np.asarray(here), scale * np.asarray(there)
+        if pairing is not None:
+            pairs = pairing.states(supply, reach(token))
+            given = dict(pairing.given)
+        else:
+            begun = _holding(mechanism, S, shared), _holding(target, S_target, shared)
+            if limit.whole or any(x is None for x in begun):
+                return parts
+            # both answer from one matrix, and what they answer to any query is all
+            # that their matrices are: their states need no comparison
+            pairs, given = [begun], {}
+        names = ["step", *(f"step from pair {i}" for i in range(2, len(pairs) + 1))]
+        for part, states in zip(["base", *names], [(), *pairs], strict=True):
+            if apart and states:
+                states = states[0], _doubled(states[1])
+            (o, S), (o_target, S_target) = answers(token, given, *states, **change)
+            parts[part] = np.asarray(o), scale * np.asarray(o_target)
+            if pairing is not None:
+                x = reach(token)
+                behind = map(_leaves, (pairing.here(S, x), pairing.there(S_target, x)))
+                for i, (left, right) in enumerate(zip(*behind, strict=True)):
+                    parts[f"{part}, what is behind it, {i}"] = left, right
         return parts
 
     return Identity(
@@ -179,6 +213,10 @@ def _limit(mechanism: Mechanism, limit: Limit) -> Identity:
                 if limit.here
                 else {"the queries in the other order": {"turned": True}}
             ),
+            **({"the states are no pair": {"apart": True}} if pairing else {}),
         },
-        at={"symbols": {"T": min(3, mechanism.symbolic_tokens)}, "floats": {"T": 12}},
+        at={
+            "symbols": {"T": min(3, mechanism.symbolic_tokens), **limit.at},
+            "floats": {"T": 12},
+        },
     )

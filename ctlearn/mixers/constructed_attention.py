@@ -128,7 +128,6 @@ MECHANISM = Mechanism(
         ),
         Limit(
             target="ttt_linear",
-            whole=True,
             when="the other starts from W_0 and takes all tokens as one mini-batch",
             setting=r"f(x) = W^\top x, \; b \ge T",
             here=None,

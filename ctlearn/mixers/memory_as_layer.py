@@ -134,7 +134,8 @@ MECHANISM = Mechanism(
             target="titans",
             when="the window is one token and W_V = I",
             setting=r"w = 1, \; W_V = I",
-            worlds=("rationals", "floats"),
+            # exponentials of long polynomials otherwise
+            at={"T": 1, "d_v": 1},
             here=_of_no_window,
             there=lambda x: {n: x[n] for n in (*TOKENS, *GATES, "inner_batch")},
         ),

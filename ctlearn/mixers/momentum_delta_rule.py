@@ -123,7 +123,6 @@ MECHANISM = Mechanism(
     limits=(
         Limit(
             target="titans",
-            whole=True,
             when="p = k and beta = 1, and that one's beta is eta / 2, its memory "
             "linear and its mini-batches of one token",
             setting=r"p_t = k_t, \; \beta_t = 1, \;"

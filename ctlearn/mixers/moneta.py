@@ -120,7 +120,6 @@ MECHANISM = Mechanism(
         ),
         Limit(
             target="titans",
-            whole=True,
             when="both powers are 2, and that has no momentum",
             setting=r"r = s = 2, \; \mu_t^\prime = 0",
             here=_squares,

@@ -113,7 +113,6 @@ MECHANISM = Mechanism(
     limits=(
         Limit(
             target="titans",
-            whole=True,
             when="w = 1, and that one has no momentum",
             setting=r"w = 1, \; \mu_t = 0",
             here=lambda x: x | {"window": 1},

@@ -51,7 +51,6 @@ MECHANISM = Mechanism(
         ),
         Limit(
             target="preconditioned_delta_rule",
-            whole=True,
             when="alpha is the same in every channel",
             setting=r"\alpha_{t,c} = \alpha_t",
             # powers of rationals with logs in them take far longer than symbols

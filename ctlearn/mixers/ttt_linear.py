@@ -121,7 +121,6 @@ MECHANISM = Mechanism(
         ),
         Limit(
             target="linear_attention",
-            whole=True,
             when="f is linear, the mini-batch is all tokens and beta = 1",
             setting=r"f(x) = W^\top x, \; W_0 = 0, \; b = T, \; \beta_i = 1",
             here=lambda x: x | {"inner_batch": len(x["k"]), "beta": x["beta"] ** 0},

@@ -118,7 +118,6 @@ MECHANISM = Mechanism(
         ),
         Limit(
             target="titans",
-            whole=True,
             when="no error is an outlier, and it is given beta / 2 and no momentum",
             setting=r"\delta_t = \infty, \; \beta_t^\prime = \beta_t / 2,"
             r" \; \mu_t^\prime = 0",

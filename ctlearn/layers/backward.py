@@ -56,7 +56,9 @@ def chunkwise(  # noqa: PLR0913 - those of all plans, and a size
     """As `ctlearn.layers.memory.chunkwise`, faster, and at a fraction of the memory.
 
     An e that is k itself is read once, and has its gradient in that of k. Gradients are
-    given once: those of gradients are the first rung's to find.
+    given once: those of gradients are the first rung's to find. Half precision is
+    computed in float32 here too, both ways; gradients are in the dtypes of what was
+    given.
     """
     check(q=q, k=k, z=z, e=e, log_decay=log_decay, beta=beta, S=S)
     check(chunk_size=chunk_size)

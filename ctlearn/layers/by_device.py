@@ -6,9 +6,14 @@ nothing by itself, and tensors on a CPU never load it. In half precision the two
 torch computes in float32 throughout, the kernels multiply in half precision and sum in
 float32. They have no float64, which torch computes on every device.
 
-Chunks have as many tokens as are fastest for each. On a processor that is 32, as
-`ctlearn.layers.memory.chunkwise` says. The kernels take 64: their matrix instructions
-want 64 rows, and a state is stored for every chunk.
+Why chunks differ in length, which changes no result: larger ones need more products for
+the pairs in them, smaller ones more steps from state to state. With heads of 64 and of
+128 channels on one thread of a processor, the gated delta rule in torch is fastest in
+chunks of 32 (those of 64 take a third longer for 64 channels), while in NumPy, whose
+steps are costlier, 32 and 64 are within a tenth of each other, and 64 it is; `make
+bench` times both lengths in torch. The kernels take 64: it is the least number of rows
+that the matrix instructions of Hopper work on, and half as many chunks are half as many
+states to store.
 """
 
 import importlib.util

@@ -152,8 +152,7 @@ def chunkwise(  # noqa: PLR0913 - those of all plans, and a size
     The tokens are taken in segments of as many chunks as stay in cache. In a segment,
     all that does not need the state is done for all chunks at once; then the state
     passes through them, at three products a chunk; then all outputs are read at once.
-    On a processor chunks of 32 are the fastest for heads of 64 and of 128 channels:
-    larger ones need more products for their pairs, smaller ones more steps.
+    Why in chunks of 32, `ctlearn.layers.by_device` says.
     """
     check(q=q, k=k, z=z, e=e, log_decay=log_decay, beta=beta, S=S)
     check(chunk_size=chunk_size)

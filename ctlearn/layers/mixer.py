@@ -7,7 +7,8 @@
 A mechanism is a small subclass. It says by `width`, `normed` and `squash` which of
 these parts it has, by `inputs` what its update is given, in the letters of its file in
 `ctlearn.mixers`, and by `write` what that means to the one memory. The function that
-runs is an argument: `mix` is any form of `ctlearn.layers.memory`, or one like it.
+runs is an argument: `mix` is any form of `ctlearn.layers.memory`, or one like it, and
+unless given the one that suits the tensors' device (`ctlearn.layers.by_device`).
 
 x, y [B, T, d_model]; q, k [B, T, H, d_k], v, o [B, T, H, d_v]. With grouped value heads
 each query and key head serves `n_value_heads / n_heads` heads of values, whose number

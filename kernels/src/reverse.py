@@ -19,6 +19,7 @@ from ctlearn.kernels.tiles import (
     scaled_dot_of_rows,
     since_start,
     square,
+    start_of,
     store_rows,
     tokens_of,
     until_end,
@@ -46,9 +47,10 @@ def reverse_kernel(
     i, channels = tl.arange(0, C), tl.arange(0, K)
     values = (tl.program_id(0) % tiles) * V + tl.arange(0, V)
     b_dS = rows_of(of_head(dlast, pair, H), channels, values, d_k, d_v).to(tl.float32)
-    for back in range(0, chunks):
+    # what the chunks share is computed in each, and so not kept in registers
+    for back in tl.range(0, chunks, disable_licm=True):
         n = chunks - 1 - tl.cast(back, tl.int32)
-        start = n * C
+        start = start_of(n, C, T)
         rows = start + i
         at = (pair * chunks + n) * (C * C) + square(C)
         here = of_head(after, pair * chunks + n, 1)

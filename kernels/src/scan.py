@@ -20,6 +20,7 @@ from ctlearn.kernels.tiles import (
     scaled_dot_of_rows,
     since_start,
     square,
+    start_of,
     store_rows,
     tokens_of,
     until_end,
@@ -51,8 +52,9 @@ def scan_kernel(
     if S is not None:
         first = of_head(S, pair, H)
         b_S += rows_of(first, channels, values, d_k, d_v).to(tl.float32)
-    for n in range(0, chunks):
-        start = tl.cast(n, tl.int32) * C
+    # what the chunks share is computed in each, and so not kept in registers
+    for n in tl.range(0, chunks, disable_licm=True):
+        start = start_of(n, C, T)
         rows = start + i
         at = (pair * chunks + n) * (C * C) + square(C)
         b_k = rows_of(k, rows, channels, T, d_k)

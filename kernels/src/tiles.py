@@ -81,6 +81,16 @@ def store_column(x, column, rows, T):
 
 
 @triton.jit
+def start_of(n, C: tl.constexpr, T):
+    """The first token of chunk n.
+
+    That T is above it is known, but not to a compiler, which so does not count with it:
+    it would keep a pointer a row of every tile in registers, and move them all on.
+    """
+    return tl.minimum(tl.cast(n, tl.int32) * C, T)
+
+
+@triton.jit
 def square(C: tl.constexpr):
     """Offsets of a matrix [C, C] that lies row after row."""
     i = tl.arange(0, C)

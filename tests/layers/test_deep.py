@@ -11,9 +11,16 @@ import torch.nn.functional as F  # noqa: E402
 
 from ctlearn import inner  # noqa: E402
 from ctlearn.inner import MUON_LACT  # noqa: E402
-from ctlearn.layers import lact, mesa_net, titans  # noqa: E402
+from ctlearn.layers import (  # noqa: E402
+    lact,
+    lact_beside_window,
+    mesa_net,
+    titans,
+)
+from ctlearn.layers.beside import State  # noqa: E402
 from ctlearn.layers.inner import Affine  # noqa: E402
 from ctlearn.mixers import lact as lact_by_numpy  # noqa: E402
+from ctlearn.mixers import lact_beside_window as beside_by_numpy  # noqa: E402
 from ctlearn.mixers import mesa_net as mesa_net_by_numpy  # noqa: E402
 from ctlearn.mixers import titans as titans_by_numpy  # noqa: E402
 
@@ -390,3 +397,25 @@ def test_what_lact_cannot_be_given_is_named():
             lact.chunkwise(**{**x, "S": S} | more)
     with pytest.raises(TypeError, match=r"^S: expected a State\(f, before, …\)"):
         lact.chunkwise(**x, S=f)
+
+
+@pytest.mark.parametrize(("b", "muon"), [(32, MUON_LACT), (5, ())])
+def test_lact_beside_a_window_is_the_definition(b, muon):
+    """Both given the same tokens, in two calls, zeta of a sign for each channel."""
+    x, f = lact_inputs(70), unit_of((D_K, 7, D_V))
+    (x["zeta"],) = drawn(70, (D_V,), seed=1)
+    S = State(lact.State.start(f, x["k"], x["v"]), None)
+    more = {"inner_batch": b, "muon": muon, "window": 7}
+    outputs = []
+    for tokens in (slice(37), slice(37, 70)):
+        o, S = lact_beside_window.chunkwise(**part(x, tokens), **more, S=S)
+        outputs.append(o)
+    for i, h in heads():
+        network = inner.GatedUnit(*(of_head(w, i, h) for w in f))
+        start = beside_by_numpy.State.start(
+            lact_by_numpy.State.start(network), D_K, D_V
+        )
+        head = {n: of(a, i, h) for n, a in x.items()}
+        expected, _ = beside_by_numpy.recurrent(**head, **more, S=start)
+        o = of(torch.cat(outputs, 1), i, h)
+        np.testing.assert_allclose(o, expected, rtol=0, atol=1e-10)

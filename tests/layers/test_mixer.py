@@ -14,7 +14,12 @@ from ctlearn.layers import memory  # noqa: E402
 from ctlearn.layers.gated_delta_rule import GatedDeltaRule  # noqa: E402
 from ctlearn.layers.lact import GatedUnit  # noqa: E402
 from ctlearn.layers.mamba2 import Mamba2  # noqa: E402
-from ctlearn.mixers import gated_delta_rule, lact, mamba2  # noqa: E402
+from ctlearn.mixers import (  # noqa: E402
+    gated_delta_rule,
+    lact,
+    mamba2,
+    sliding_window_attention,
+)
 from ctlearn.shapes import GLOSSARY  # noqa: E402
 
 D_MODEL = 12
@@ -119,6 +124,8 @@ def given_by(layer, x):
 
 def one_head(name, value, b, h):
     """What one sequence and head is given, as NumPy: constants are by head or one."""
+    if name == "bent":
+        return tuple(x.numpy()[b, :, h] for x in value)
     if not isinstance(value, torch.Tensor):
         return value
     if name in ("angle", "reader_rate") or not value.dim():
@@ -131,6 +138,8 @@ def learned_start(S, b, h):
     """The state that one sequence and head starts from, as NumPy; None if empty."""
     if S is None:
         return None
+    if hasattr(S, "cache"):
+        return learned_start(S.memory, b, h)
     if isinstance(S[0], GatedUnit):
         return lact.State.start(inner.GatedUnit(*(w[b, h].numpy() for w in S[0])))
     kind, f = getattr(inner, type(S).__name__), S[0]
@@ -149,13 +158,25 @@ def turned(x, angle, again):
     return np.stack([z.real, z.imag], -1).reshape(x.shape)
 
 
+def beside_window(q, k, v, *, angle, bent, window, zeta, S, **training):
+    """Of a layer that bends the tokens for its network: the sum, written out."""
+    q, k = (turned(x, angle, len(x)) for x in (q, k))
+    y, _ = sliding_window_attention.recurrent(q, k, v, window=window)
+    m, _ = lact.recurrent(*bent, **training, S=S)
+    return y + zeta * unit(m), None
+
+
+WRITTEN_OUT = {"lact_beside_window": beside_window}
+
+
 @pytest.mark.parametrize("n_value_heads", [2, 4])
 def test_the_memory_is_the_mechanism(built, kind, n_value_heads):
     """What a layer gives its memory, the NumPy recurrence answers the same."""
     layer, H = built(kind, n_value_heads=n_value_heads), n_value_heads
     given, S = given_by(layer, tokens(37)), layer.start(2)
     o, _ = layer.answer(S=S, **given)
-    recurrent = importlib.import_module(f"ctlearn.mixers.{stem(kind)}").recurrent
+    module = importlib.import_module(f"ctlearn.mixers.{stem(kind)}")
+    recurrent = WRITTEN_OUT.get(stem(kind), module.recurrent)
     for b, h in itertools.product(range(2), range(H)):
         head = {n: one_head(n, value, b, h) for n, value in given.items()}
         if "angle" in head.keys() - inspect.signature(recurrent).parameters:

@@ -287,6 +287,7 @@ RECIPES = {
     "mesa_net": (unit, unit),
     "normalised_linear_attention": (lambda q: q, lambda k: k),
     "preconditioned_delta_rule": (lambda q: unit(q) / 6**0.5, unit),
+    "preconditioned_kimi_delta_attention": (lambda q: unit(q) / 6**0.5, unit),
     "retnet": (lambda q: q / 6**0.5, lambda k: k),
     "sliding_window_attention": (lambda q: q / 6**0.5, lambda k: k),
     "softmax_attention": (lambda q: q / 6**0.5, lambda k: k),

@@ -2,7 +2,8 @@
 
 Tensors on a GPU, be it CUDA's or HIP's, go to `ctlearn.kernels.memory` where Triton is
 installed, all others to `ctlearn.layers.backward`. That Triton is installed decides
-nothing by itself, and tensors on a CPU never load it. In half precision the two differ:
+nothing by itself, and tensors on a CPU never load it. There a few tokens of which no
+gradient is asked go through the kernel for decoding. In half precision the two differ:
 torch computes in float32 throughout, the kernels multiply in half precision and sum in
 float32. They have no float64, which torch computes on every device.
 
@@ -27,6 +28,8 @@ from ctlearn.layers import backward
 
 # What torch calls a GPU, HIP's as CUDA's.
 GPU = "cuda"
+# As many tokens at once as decoding brings: one, or the few that stand for one.
+FEW = 4
 
 
 def chunkwise(q: Tensor, *kz: Tensor, **others: Any) -> tuple[Tensor, Tensor]:
@@ -34,17 +37,26 @@ def chunkwise(q: Tensor, *kz: Tensor, **others: Any) -> tuple[Tensor, Tensor]:
 
     It raises what the form that runs raises.
     """
-    return form(q.device, q.dtype)(q, *kz, **others)
+    return form(q.device, q.dtype, q.shape[1], **others)(q, *kz, **others)
 
 
-def form(device: torch.device, dtype: torch.dtype) -> Callable:
-    """The form that runs tensors of a dtype on a device."""
+def form(
+    device: torch.device,
+    dtype: torch.dtype,
+    T: int,
+    *,
+    chunk_size: int | None = None,
+    **_: Any,
+) -> Callable:
+    """The form that runs T tokens of a dtype on a device, given these arguments."""
     if device.type != GPU or dtype == torch.float64 or not _has_triton():
         return backward.chunkwise
     # no sooner: to load it is to load Triton
     from ctlearn.kernels import memory
 
-    return memory.chunkwise
+    # which has no gradient
+    decoding = T <= FEW and chunk_size is None and not torch.is_grad_enabled()
+    return memory.recurrent if decoding else memory.chunkwise
 
 
 @torch.compiler.assume_constant_result

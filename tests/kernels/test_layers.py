@@ -36,8 +36,17 @@ def both(kind, device):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_layer_runs_on_the_kernels(kind, on_kernels):
+    """Through a prompt, and then token by token, as decoding has them."""
     layer, same, x = both(kind, on_kernels)
-    torch.testing.assert_close(layer(x)[0], same(x)[0], rtol=1e-4, atol=1e-5)
+    prompt, *tokens = x.split([17, 1, 1], 1)
+    with torch.no_grad():
+        y, state = layer(prompt)
+        outputs = [y]
+        for token in tokens:
+            y, state = layer(token, state)
+            outputs.append(y)
+        expected, _ = same(x)
+    torch.testing.assert_close(torch.cat(outputs, 1), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_layer_on_the_kernels_is_one_graph(on_kernels):

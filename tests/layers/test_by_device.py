@@ -17,8 +17,16 @@ def test_a_gpu_has_the_kernels():
     pytest.importorskip("triton", reason=TRITON)
     from ctlearn.kernels import memory
 
+    gpu = torch.device("cuda", 1)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        assert by_device.form(torch.device("cuda", 1), dtype) is memory.chunkwise
+        assert by_device.form(gpu, dtype, 9) is memory.chunkwise
+    # of one token a gradient may be asked, or chunks of some length
+    assert by_device.form(gpu, torch.float32, 1) is memory.chunkwise
+    with torch.no_grad():
+        assert by_device.form(gpu, torch.float32, 1) is memory.recurrent
+        assert by_device.form(gpu, torch.float32, 9) is memory.chunkwise
+        sized = by_device.form(gpu, torch.float32, 1, chunk_size=16)
+        assert sized is memory.chunkwise
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta", "mps", "xpu"])
@@ -29,15 +37,15 @@ def test_all_other_devices_have_torch(device, monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(by_device, "_has_triton", asked)
-    form = by_device.form(torch.device(device), torch.float32)
+    form = by_device.form(torch.device(device), torch.float32, 9)
     assert form is backward.chunkwise
 
 
 def test_what_the_kernels_have_not_is_torch_on_a_gpu_too(monkeypatch):
     gpu = torch.device("cuda")
-    assert by_device.form(gpu, torch.float64) is backward.chunkwise
+    assert by_device.form(gpu, torch.float64, 9) is backward.chunkwise
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert by_device.form(gpu, torch.float32) is backward.chunkwise
+    assert by_device.form(gpu, torch.float32, 9) is backward.chunkwise
 
 
 def test_meta_tensors_have_shapes():

@@ -29,6 +29,10 @@ class Cache(NamedTuple):
     K: Tensor
     V: Tensor
 
+    def last(self, n: int) -> "Cache":
+        """A copy of the last n pairs, so that those before them can be forgotten."""
+        return Cache(self.K[:, -n:].clone(), self.V[:, -n:].clone())
+
 
 def softmax_attention(
     q: Tensor,
@@ -45,8 +49,8 @@ def softmax_attention(
     ValueError
         A shape does not fit.
     """
-    S = _extended(q, k, v, S)
-    q, K = _turned(q, S.K, angle)
+    S = extended(q, k, v, S)
+    q, K = turned(q, S.K, angle)
     return _attend(q, K, S.V, K.shape[1]), S
 
 
@@ -72,37 +76,54 @@ def sliding_window_attention(
         A shape does not fit, or `window` is below 1.
     """
     check_size("window", window, least=1)
-    S = _extended(q, k, v, S)
-    q, K = _turned(q, S.K, angle)
+    S = extended(q, k, v, S)
+    q, K = turned(q, S.K, angle)
+    return windowed(q, K, S.V, window), S.last(window)
+
+
+def windowed(
+    q: Tensor, K: Tensor, V: Tensor, window: int, always: Cache | None = None
+) -> Tensor:
+    """Queries of the last tokens of K against the last `window` keys each.
+
+    The pairs of `always` are seen by every query beside those.
+    """
     T, t = q.shape[1], K.shape[1]
     outputs, length = [], max(window, BLOCK)
     for start in range(0, T, length):
         queries = q[:, start : start + length]
         last = t - T + start + queries.shape[1]
         seen = slice(max(0, t - T + start + 1 - window), last)
-        outputs.append(_attend(queries, K[:, seen], S.V[:, seen], window))
-    o = torch.cat(outputs, 1) if outputs else torch.zeros_like(v)
-    # copies, so that the pairs before them can be forgotten
-    return o, Cache(*(x[:, -window:].clone() for x in S))
+        outputs.append(_attend(queries, K[:, seen], V[:, seen], window, always))
+    return torch.cat(outputs, 1) if outputs else torch.zeros_like(V[:, :0])
 
 
-def _attend(q: Tensor, K: Tensor, V: Tensor, window: int) -> Tensor:
+def _attend(
+    q: Tensor, K: Tensor, V: Tensor, window: int, always: Cache | None = None
+) -> Tensor:
     """The queries being those of the last tokens of K and V."""
     T, t = q.shape[1], K.shape[1]
-    causal = T == t <= window
-    mask = None
-    if not causal:
-        token = torch.arange(t, device=q.device)
-        late = token[t - T :, None] - token
-        mask = (late >= 0) & (late < window)
+    if T == t <= window and always is None:
+        return masked(q, K, V, None)
+    token = torch.arange(t, device=q.device)
+    late = token[t - T :, None] - token
+    mask = (late >= 0) & (late < window)
+    if always is not None:
+        K, V = (torch.cat(pair, 1) for pair in zip(always, (K, V), strict=True))
+        mask = F.pad(mask, (always.K.shape[1], 0), value=True)
+    return masked(q, K, V, mask)
+
+
+def masked(q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None) -> Tensor:
+    """Every query against the keys that its row of the mask names, or up to its own."""
     q, K, V = (x.transpose(1, 2) for x in (q, K, V))
     o = F.scaled_dot_product_attention(
-        q, K, V, attn_mask=mask, is_causal=causal, scale=1.0
+        q, K, V, attn_mask=mask, is_causal=mask is None, scale=1.0
     )
     return o.transpose(1, 2)
 
 
-def _extended(q: Tensor, k: Tensor, v: Tensor, S: Cache | None) -> Cache:
+def extended(q: Tensor, k: Tensor, v: Tensor, S: Cache | None) -> Cache:
     """The cache with the new pairs behind those it holds."""
     sizes: dict[str, tuple[int, str]] = {}
     for name, x, d in (("k", k, "d_k"), ("q", q, "d_k"), ("v", v, "d_v")):
@@ -114,7 +135,8 @@ def _extended(q: Tensor, k: Tensor, v: Tensor, S: Cache | None) -> Cache:
     return Cache(torch.cat([S.K, k], 1), torch.cat([S.V, v], 1))
 
 
-def _turned(q: Tensor, K: Tensor, angle: Tensor | None) -> tuple[Tensor, Tensor]:
+def turned(q: Tensor, K: Tensor, angle: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Queries and cached keys turned by their places, those of the last tokens of K."""
     if angle is None:
         return q, K
     first = K.shape[1] - q.shape[1]

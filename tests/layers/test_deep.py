@@ -14,6 +14,7 @@ from ctlearn.inner import MUON_LACT  # noqa: E402
 from ctlearn.layers import (  # noqa: E402
     lact,
     lact_beside_window,
+    memory_as_gate,
     mesa_net,
     titans,
 )
@@ -21,6 +22,8 @@ from ctlearn.layers.beside import State  # noqa: E402
 from ctlearn.layers.inner import Affine  # noqa: E402
 from ctlearn.mixers import lact as lact_by_numpy  # noqa: E402
 from ctlearn.mixers import lact_beside_window as beside_by_numpy  # noqa: E402
+from ctlearn.mixers import memory_as_gate as gate_by_numpy  # noqa: E402
+from ctlearn.mixers import memory_as_layer as arranged_by_numpy  # noqa: E402
 from ctlearn.mixers import mesa_net as mesa_net_by_numpy  # noqa: E402
 from ctlearn.mixers import titans as titans_by_numpy  # noqa: E402
 
@@ -419,3 +422,36 @@ def test_lact_beside_a_window_is_the_definition(b, muon):
         expected, _ = beside_by_numpy.recurrent(**head, **more, S=start)
         o = of(torch.cat(outputs, 1), i, h)
         np.testing.assert_allclose(o, expected, rtol=0, atol=1e-10)
+
+
+def arranged_inputs(T, *names):
+    """Titans' inputs, and those of an arrangement, by head."""
+    rng = torch.Generator().manual_seed(3)
+    shapes = {
+        **{"K_p": (3, D_K), "V_p": (3, D_V), "gains": (2, D_V)},
+        **{"W_Q": (D_V, D_K), "W_K": (D_V, D_K), "W_V": (D_V, D_V)},
+    }
+    return titans_inputs(T), {
+        name: torch.randn(H, *shapes[name], generator=rng, dtype=torch.float64)
+        for name in names
+    }
+
+
+@pytest.mark.parametrize("sizes", MEMORIES)
+@pytest.mark.parametrize("b", [1, 5])
+def test_memory_as_gate_is_the_definition(sizes, b):
+    """Both given the same tokens, in two calls; the window is shorter than either."""
+    x, fixed = arranged_inputs(38, "K_p", "V_p", "gains")
+    M, more = layers(*sizes), {"window": 7, "inner_batch": b}
+    S, outputs = State(titans.Momentum.start(M, x["k"], x["v"]), None), []
+    for tokens in (slice(17), slice(17, 38)):
+        o, S = memory_as_gate.chunkwise(**part(x, tokens), **fixed, **more, S=S)
+        outputs.append(o)
+    for i, h in heads():
+        memory = inner.Momentum.start(learner(M, i, h))
+        head = {n: of(a, i, h) for n, a in x.items()}
+        head |= {n: a[h].numpy() for n, a in fixed.items()}
+        start = arranged_by_numpy.State.start(memory, D_K, D_V)
+        expected, _ = gate_by_numpy.recurrent(**head, **more, S=start)
+        o = of(torch.cat(outputs, 1), i, h)
+        np.testing.assert_allclose(o, expected, rtol=0, atol=1e-11)

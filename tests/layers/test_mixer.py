@@ -19,6 +19,7 @@ from ctlearn.mixers import (  # noqa: E402
     lact,
     mamba2,
     sliding_window_attention,
+    titans,
 )
 from ctlearn.shapes import GLOSSARY  # noqa: E402
 
@@ -166,7 +167,15 @@ def beside_window(q, k, v, *, angle, bent, window, zeta, S, **training):
     return y + zeta * unit(m), None
 
 
-WRITTEN_OUT = {"lact_beside_window": beside_window}
+def gated_window(q, k, v, *, bent, window, gains, S, **training):
+    """Of a layer that bends the tokens for its memory: the product, written out."""
+    always = {name: training.pop(name) for name in ("K_p", "V_p")}
+    y, _ = sliding_window_attention.recurrent(q, k, v, window=window, **always)
+    m, _ = titans.recurrent(*bent, **training, S=S)
+    return silu(gains[0] * unit(y)) * silu(gains[1] * unit(m)), None
+
+
+WRITTEN_OUT = {"lact_beside_window": beside_window, "memory_as_gate": gated_window}
 
 
 @pytest.mark.parametrize("n_value_heads", [2, 4])

@@ -21,7 +21,7 @@ export IPYTHONDIR := $(CURDIR)/book/_build/ipython
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup book serve test bench outputs lint
+.PHONY: help setup book serve test bench gpu outputs lint
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1	/p' Makefile
@@ -49,6 +49,10 @@ test: setup ## run every test: units, identities, peers, notebooks, the built si
 bench: setup ## time the torch forms beside other libraries', on one CPU thread
 	@"$(PYTHON)" book/tools/setup.py --peers
 	@$(RUN) benchmarks/cpu.py
+
+gpu: setup ## hold the kernels to float64 on a GPU, then time them; TABLE=... for a file
+	@"$(PYTHON)" book/tools/setup.py --peers
+	@$(RUN) benchmarks/gpu.py $(if $(TABLE),--out "$(TABLE)")
 
 outputs: setup ## execute the notebooks and store their outputs; NOTEBOOK=... for one
 	@$(RUN) book/tools/store_outputs.py $(NOTEBOOK)

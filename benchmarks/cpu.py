@@ -15,8 +15,6 @@ the machine, which the last lines describe.
 """
 
 import argparse
-import importlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -31,74 +29,46 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# a script's own folder is not searched where paths are safe
+sys.path.insert(0, str(Path(__file__).parent))
+
+from common import (
+    GDN,
+    LINEAR,
+    SOFTMAX,
+    Form,
+    aligned,
+    drawn,
+    gated,
+    heads_first,
+    leaves,
+    operations,
+    ours,
+    plain,
+    versions,
+)
+
 SGEMM = 2048
-GDN, LINEAR, SOFTMAX = "gated delta rule", "linear attention", "softmax attention"
-# The libraries by the module that is imported, with the distributions they are from.
-DISTRIBUTIONS = {"torch": "torch", "fla": "fla-core", "transformers": "transformers"}
+LIBRARIES = ("torch", "fla", "transformers")
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(Form):
     """One row for every length.
 
-    `function` is "module:name"; `call` gives its arguments by our letters. `scaled`
-    says that it multiplies q by d^(-1/2), which cannot be turned off. `chunk` is the
-    plan's chunk, 1 for token by token and 0 for all pairs of tokens.
+    `scaled` says that it multiplies q by d^(-1/2), which cannot be turned off. `chunk`
+    is the plan's chunk, 1 for token by token and 0 for all pairs of tokens.
     """
 
-    mechanism: str
-    function: str
-    call: Callable[[dict], tuple[tuple, dict]]
-    chunk: int
+    chunk: int = 0
     scaled: bool = False
     backward: bool = False
 
     @property
-    def library(self) -> str:
-        """Whose it is."""
-        return self.function.partition(".")[0]
-
-    @property
     def form(self) -> str:
         """As the table calls it."""
-        module, _, name = self.function.partition(":")
-        own = module.removeprefix("ctlearn.layers.")
-        name = f"{own}.{name}" if own != module else name
-        chunk = f", chunk {self.chunk}" if own != module else ""
-        return f"{self.library}: {name}{chunk}{', gradients' * self.backward}"
-
-    def operations(self, T: int, H: int, d: int) -> float:
-        """Additions and multiplications in the products of the way forward."""
-        if not self.chunk:
-            return T * H * 2 * T * d
-        pairs = 0 if self.chunk == 1 else (8 if self.mechanism == GDN else 4)
-        states = 6 if self.mechanism == GDN else 4
-        return T * H * (pairs * self.chunk * d + states * d * d)
-
-
-def _ours(chunk: int) -> Callable[[dict], tuple[tuple, dict]]:
-    names = ("e", "log_decay", "beta")
-    return lambda x: (
-        (x["q"], x["k"], x["v"]),
-        {n: x[n] for n in names if n in x} | {"chunk_size": chunk},
-    )
-
-
-def _gated(**how: Any) -> Callable[[dict], tuple[tuple, dict]]:
-    def arguments(x: dict) -> tuple[tuple, dict]:
-        named = {"g": x["log_decay"], "beta": x["beta"], "output_final_state": True}
-        return (x["q"], x["k"], x["v"]), named | how
-
-    return arguments
-
-
-def _plain(x: dict) -> tuple[tuple, dict]:
-    return (x["q"], x["k"], x["v"]), {"scale": 1.0}
-
-
-def _heads_first(x: dict) -> tuple[tuple, dict]:
-    q, k, v = (x[name].transpose(1, 2) for name in ("q", "k", "v"))
-    return (q, k, v), {"is_causal": True, "scale": 1.0}
+        chunk = f", chunk {self.chunk}" if self.library == "ctlearn" else ""
+        return f"{self.name}{chunk}{', gradients' * self.backward}"
 
 
 BY_HAND = "ctlearn.layers.backward:chunkwise"
@@ -107,20 +77,20 @@ QWEN = "transformers.models.qwen3_next.modeling_qwen3_next:torch"
 FLA = "fla.ops.gated_delta_rule.naive:naive"
 FLA_LINEAR = "fla.ops.linear_attn.naive:naive"
 CASES = (
-    Case(GDN, BY_HAND, _ours(32), 32),
-    Case(GDN, BY_HAND, _ours(64), 64),
-    Case(GDN, AUTOGRAD, _ours(32), 32),
-    Case(GDN, BY_HAND, _ours(32), 32, backward=True),
-    Case(GDN, f"{QWEN}_chunk_gated_delta_rule", _gated(), 64, scaled=True),
-    Case(GDN, f"{QWEN}_recurrent_gated_delta_rule", _gated(), 1, scaled=True),
-    Case(GDN, f"{FLA}_chunk_gated_delta_rule", _gated(scale=1.0), 64),
-    Case(GDN, f"{FLA}_recurrent_gated_delta_rule", _gated(scale=1.0), 1),
-    Case(LINEAR, BY_HAND, _ours(32), 32),
-    Case(LINEAR, BY_HAND, _ours(64), 64),
-    Case(LINEAR, BY_HAND, _ours(32), 32, backward=True),
-    Case(LINEAR, f"{FLA_LINEAR}_chunk_linear_attn", _plain, 64),
-    Case(LINEAR, f"{FLA_LINEAR}_recurrent_linear_attn", _plain, 1),
-    Case(SOFTMAX, "torch.nn.functional:scaled_dot_product_attention", _heads_first, 0),
+    Case(GDN, BY_HAND, ours(chunk_size=32), 32),
+    Case(GDN, BY_HAND, ours(chunk_size=64), 64),
+    Case(GDN, AUTOGRAD, ours(chunk_size=32), 32),
+    Case(GDN, BY_HAND, ours(chunk_size=32), 32, backward=True),
+    Case(GDN, f"{QWEN}_chunk_gated_delta_rule", gated(), 64, scaled=True),
+    Case(GDN, f"{QWEN}_recurrent_gated_delta_rule", gated(), 1, scaled=True),
+    Case(GDN, f"{FLA}_chunk_gated_delta_rule", gated(scale=1.0), 64),
+    Case(GDN, f"{FLA}_recurrent_gated_delta_rule", gated(scale=1.0), 1),
+    Case(LINEAR, BY_HAND, ours(chunk_size=32), 32),
+    Case(LINEAR, BY_HAND, ours(chunk_size=64), 64),
+    Case(LINEAR, BY_HAND, ours(chunk_size=32), 32, backward=True),
+    Case(LINEAR, f"{FLA_LINEAR}_chunk_linear_attn", plain(), 64),
+    Case(LINEAR, f"{FLA_LINEAR}_recurrent_linear_attn", plain(), 1),
+    Case(SOFTMAX, "torch.nn.functional:scaled_dot_product_attention", heads_first),
 )
 
 
@@ -145,9 +115,7 @@ def measured(case: int | None, T: int, H: int, d: int, memory: bool) -> dict:
         a, out = torch.ones(SGEMM, SGEMM), torch.empty(SGEMM, SGEMM)
         return {"seconds": timed(lambda: torch.mm(a, a, out=out))[0]}
     row = CASES[case]
-    module, name = row.function.split(":")
-    function = getattr(importlib.import_module(module), name)
-    x = drawn(row.mechanism, T, H, d)
+    function, x = row.load(), drawn(row.mechanism, 1, T, H, d)
     if row.backward:
         return {"seconds": timed_backward(function, row, x)}
     args, named = row.call(x)
@@ -164,19 +132,6 @@ def measured(case: int | None, T: int, H: int, d: int, memory: bool) -> dict:
     return {"seconds": seconds, "mean": mean}
 
 
-def drawn(mechanism: str, T: int, H: int, d: int) -> dict:
-    """The same inputs in every process: q, k, v [1, T, H, d], keys of length one."""
-    import torch
-
-    rng = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, T, H, d, generator=rng) for _ in range(3))
-    x = {"q": q, "k": torch.nn.functional.normalize(k, dim=-1), "v": v}
-    if mechanism == GDN:
-        decay, beta = (torch.rand(1, T, H, generator=rng) for _ in range(2))
-        x |= {"e": x["k"], "log_decay": -0.1 * decay, "beta": beta}
-    return x
-
-
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
     """CPU seconds of this thread, and what the call gave."""
     start = time.thread_time()
@@ -188,11 +143,11 @@ def timed_backward(function: Callable, row: Case, x: dict) -> float:
     """CPU seconds of the way back alone."""
     import torch
 
-    x = {name: a.clone().requires_grad_() for name, a in x.items() if name != "e"}
-    args, named = row.call(x | ({"e": x["k"]} if row.mechanism == GDN else {}))
+    x = leaves(x)
+    args, named = row.call(x)
     o, _ = function(*args, **named)
-    leaves, do = list(x.values()), torch.ones_like(o)
-    return timed(lambda: torch.autograd.grad(o, leaves, do))[0]
+    asked, do = [a for n, a in x.items() if n != "e"], torch.ones_like(o)
+    return timed(lambda: torch.autograd.grad(o, asked, do))[0]
 
 
 def extra_memory(call: Callable[[], Any]) -> int:
@@ -281,7 +236,7 @@ def table(
         if "mean" in seen and case.mechanism != SOFTMAX:
             assert abs(seen["mean"] / ours["mean"] - 1) < 1e-4, case.form
         seconds = statistics.median(seen["all"])
-        share = case.operations(T, H, d) / seconds / peak
+        share = operations(case.mechanism, T, H, d, case.chunk) / seconds / peak
         rows.append(
             [
                 case.mechanism,
@@ -303,12 +258,10 @@ def machine(libraries: list[str]) -> list[str]:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
     load = os.getloadavg() if hasattr(os, "getloadavg") else ()
-    found = [DISTRIBUTIONS[library] for library in libraries]
-    versions = [f"{name} {importlib.metadata.version(name)}" for name in found]
     return [
         f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores, "
         f"one thread used; load {' '.join(f'{x:.1f}' for x in load) or 'unknown'}",
-        f"Python {platform.python_version()}, {', '.join(versions)}",
+        f"Python {platform.python_version()}, {versions(libraries)}",
     ]
 
 
@@ -325,8 +278,8 @@ def main() -> None:
         sys.modules.update(dict.fromkeys(options.worker))
         work()
         return
-    missing = [m for m in DISTRIBUTIONS if not importlib.util.find_spec(m)]
-    workers = {m: Worker(m) for m in DISTRIBUTIONS if m not in missing}
+    missing = [m for m in LIBRARIES if not importlib.util.find_spec(m)]
+    workers = {m: Worker(m) for m in LIBRARIES if m not in missing}
     there = list(workers)
     # ours and torch's own share a process
     workers["ctlearn"] = workers["torch"]
@@ -335,12 +288,8 @@ def main() -> None:
     for library in there:
         workers[library].close()
     rows = table(sgemm, found, H, d)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     print(f"B=1 H={H} D={d} float32; medians of {options.rounds} runs taken in turn\n")
-    for row in rows:
-        texts = [x.ljust(w) for x, w in zip(row[:2], widths[:2], strict=True)]
-        texts += [x.rjust(w) for x, w in zip(row[2:], widths[2:], strict=True)]
-        print("  ".join(texts).rstrip())
+    print("\n".join(aligned(rows, words=2)))
     gflops = 2 * SGEMM**3 / statistics.median(sgemm) / 1e9
     print(f"\nsgemm {SGEMM}^3: {gflops:.0f} GFLOP/s", *machine(there), sep="\n")
     if missing:

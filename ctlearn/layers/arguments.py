@@ -48,7 +48,7 @@ def check(*, per_token: bool = False, **arguments: Any) -> None:
             check_size(name, value, least=1)
             continue
         first = first or (name, value)
-        _check_kind(name, value, first, also_wide=symbol.role not in NARROW)
+        check_kind(name, value, first, also_wide=symbol.role not in NARROW)
         shapes = tuple(_with_heads(shape, per_token) for shape in symbol.shapes)
         check_shape(name, value, shapes, sizes)
         if symbol.role == "decay":
@@ -65,9 +65,12 @@ def check_decay(name: str, log_decay: Tensor) -> None:
         raise ValueError(f"{name}: expected values in [−∞, 0], got {bad}")
 
 
-def _check_kind(
-    name: str, value: Any, first: tuple[str, Tensor], *, also_wide: bool
+def check_kind(
+    name: str, value: Any, first: tuple[str, Tensor], *, also_wide: bool = False
 ) -> None:
+    """Raise TypeError for what is no tensor of floats on `first`'s device, or, unless
+    it is of the wider dtype and may be, not of `first`'s dtype.
+    """
     if not isinstance(value, Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
     if not value.is_floating_point():

@@ -14,6 +14,7 @@ from ctlearn.inner import MUON_LACT  # noqa: E402
 from ctlearn.layers import (  # noqa: E402
     lact,
     lact_beside_window,
+    memory_as_context,
     memory_as_gate,
     mesa_net,
     titans,
@@ -22,6 +23,7 @@ from ctlearn.layers.beside import State  # noqa: E402
 from ctlearn.layers.inner import Affine  # noqa: E402
 from ctlearn.mixers import lact as lact_by_numpy  # noqa: E402
 from ctlearn.mixers import lact_beside_window as beside_by_numpy  # noqa: E402
+from ctlearn.mixers import memory_as_context as context_by_numpy  # noqa: E402
 from ctlearn.mixers import memory_as_gate as gate_by_numpy  # noqa: E402
 from ctlearn.mixers import memory_as_layer as arranged_by_numpy  # noqa: E402
 from ctlearn.mixers import mesa_net as mesa_net_by_numpy  # noqa: E402
@@ -455,3 +457,27 @@ def test_memory_as_gate_is_the_definition(sizes, b):
         expected, _ = gate_by_numpy.recurrent(**head, **more, S=start)
         o = of(torch.cat(outputs, 1), i, h)
         np.testing.assert_allclose(o, expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("sizes", MEMORIES)
+@pytest.mark.parametrize("b", [1, 5, 64])
+def test_memory_as_context_is_the_definition(sizes, b):
+    """In two calls, of which one ends in a segment."""
+    names = ("W_Q", "W_K", "W_V", "K_p", "V_p")
+    x, fixed = arranged_inputs(23, *names)
+    fixed |= {name: 0.3 * fixed[name] for name in names[:3]}
+    M, outputs = layers(*sizes), []
+    S = State(titans.Momentum.start(M, x["k"], x["v"]), None)
+    for tokens in (slice(12), slice(12, 23)):
+        given = part(x, tokens) | fixed
+        o, S = memory_as_context.chunkwise(**given, inner_batch=b, S=S)
+        outputs.append(o)
+    assert S.cache.K.shape[1] == 2 * (23 % b)
+    for i, h in heads():
+        memory = inner.Momentum.start(learner(M, i, h))
+        head = {n: of(a, i, h) for n, a in x.items()}
+        head |= {n: a[h].numpy() for n, a in fixed.items()}
+        start = arranged_by_numpy.State.start(memory, D_K, D_V)
+        expected, _ = context_by_numpy.recurrent(**head, inner_batch=b, S=start)
+        o = of(torch.cat(outputs, 1), i, h)
+        np.testing.assert_allclose(o, expected, rtol=0, atol=1e-10)

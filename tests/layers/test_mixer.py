@@ -18,6 +18,8 @@ from ctlearn.mixers import (  # noqa: E402
     gated_delta_rule,
     lact,
     mamba2,
+    memory_as_context,
+    memory_as_layer,
     sliding_window_attention,
     titans,
 )
@@ -175,7 +177,17 @@ def gated_window(q, k, v, *, bent, window, gains, S, **training):
     return silu(gains[0] * unit(y)) * silu(gains[1] * unit(m)), None
 
 
-WRITTEN_OUT = {"lact_beside_window": beside_window, "memory_as_gate": gated_window}
+def in_context(S, **given):
+    """From the memory that the layer has learned, and an empty segment."""
+    S = memory_as_layer.State.start(S, given["k"].shape[1], given["v"].shape[1])
+    return memory_as_context.recurrent(**given, S=S)
+
+
+WRITTEN_OUT = {
+    "lact_beside_window": beside_window,
+    "memory_as_context": in_context,
+    "memory_as_gate": gated_window,
+}
 
 
 @pytest.mark.parametrize("n_value_heads", [2, 4])

@@ -55,3 +55,21 @@ def test_the_locked_triton_has_one(monkeypatch):
     assert ptxas.version >= (13, 1)
     assert assembler.assemblers().own == ptxas
     assert os.environ.get(name, ptxas.path) == ptxas.path
+
+
+@pytest.mark.parametrize(
+    ("tool", "variable"),
+    [
+        ("ptxas", "TRITON_PTXAS_PATH"),
+        ("ptxas_blackwell", "TRITON_PTXAS_BLACKWELL_PATH"),
+    ],
+)
+def test_the_variable_is_that_of_the_one_in_use(tool, variable, monkeypatch):
+    """Triton 3.9 uses for Hopper the one that is named for Blackwell."""
+    from triton import knobs
+    from triton.backends.nvidia import compiler
+
+    own = getattr(knobs.nvidia, tool)
+    monkeypatch.setattr(compiler, "get_ptxas", lambda _: own)
+    assert assembler.assemblers().variable == variable
+    assert assembler.assemblers().own.path == own.path

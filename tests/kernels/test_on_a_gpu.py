@@ -26,7 +26,7 @@ FEW = list(zip(DTYPES, itertools.cycle(GATES), ERASE, CHUNKS, strict=False))
 
 def results(form, x, do, **how):
     """Outputs and last state, and by name the gradients of the outputs."""
-    copies = {id(a): a.detach().clone().requires_grad_() for a in x.values()}
+    copies = {id(a): a.detach().requires_grad_() for a in x.values()}
     x = {n: copies[id(a)] for n, a in x.items()}
     leaves = {n: a for n, a in x.items() if n != "e" or a is not x["k"]}
     o, S = form(**x, **how)

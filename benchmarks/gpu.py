@@ -287,9 +287,9 @@ def peers_compiling() -> Iterator[None]:
     """
     mechanisms = {f.mechanism for f in FORMS if f.library == "fla"}
     there = importlib.util.find_spec("fla") is not None
-    command = [sys.executable, "-P", __file__, "--compile"]
+    command, quiet = [sys.executable, "-P", __file__, "--compile"], subprocess.DEVNULL
     processes = [
-        subprocess.Popen([*command, mechanism], stderr=subprocess.DEVNULL)
+        subprocess.Popen([*command, mechanism], stdout=quiet, stderr=quiet)
         for mechanism in sorted(mechanisms)
         if there
     ]

@@ -121,8 +121,9 @@ class _Products(NamedTuple):
 
     def of(self, p: Tensor) -> Tensor:
         """Row t of p [chunks, B H, C, d_k] by the matrix of token t."""
-        old = self.since[..., None] * (p @ self.H)
-        return old + (p @ self.written.mT * self.D) @ self.k + self.ridges * p
+        new = (p @ self.written.mT * self.D) @ self.k
+        new = torch.addcmul(new, self.since[..., None], p @ self.H)
+        return torch.addcmul(new, self.ridges, p)
 
     def solve(self, q: Tensor) -> Tensor:
         """The rows x with A_t x_t = q_t, from matrices that are formed."""
@@ -171,10 +172,10 @@ def conjugate_gradients(
     for _ in range(steps):
         image = apply(direction)
         length = _ratio(size, (direction * image).sum(-1, keepdim=True))
-        x = x + length * direction
-        rest = rest - length * image
+        x = torch.addcmul(x, length, direction)
+        rest = torch.addcmul(rest, length, image, value=-1)
         size, before = rest.square().sum(-1, keepdim=True), size
-        direction = rest + _ratio(size, before) * direction
+        direction = torch.addcmul(rest, _ratio(size, before), direction)
     return x
 
 

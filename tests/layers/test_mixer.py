@@ -14,6 +14,7 @@ from ctlearn.layers import memory  # noqa: E402
 from ctlearn.layers.gated_delta_rule import GatedDeltaRule  # noqa: E402
 from ctlearn.layers.lact import GatedUnit  # noqa: E402
 from ctlearn.layers.mamba2 import Mamba2  # noqa: E402
+from ctlearn.layers.mesa_net import MesaNet  # noqa: E402
 from ctlearn.mixers import (  # noqa: E402
     gated_delta_rule,
     lact,
@@ -388,14 +389,15 @@ def test_a_mamba2_layer_written_out(built):
     np.testing.assert_allclose(layer(x)[0][0], y, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("pieces", [1, 2])
-def test_a_layer_is_one_graph(built, kind, pieces):
-    """Compiled whole, without a break, it is the layer."""
+def test_a_layer_is_one_graph(built, kind):
+    """Compiled whole, without a break, it is the layer; and again from a state."""
     torch.compiler.reset()
-    layer, x = built(kind), tokens(37)
+    long = mixers.mechanisms()[stem(kind)].constants.keys() & {"inner_batch"}
+    layer, x = built(kind, **dict.fromkeys(long, 16)), tokens(40)
     compiled = torch.compile(layer, fullgraph=True, backend="eager", dynamic=False)
     state = same = None
-    for piece in x.chunk(pieces, 1):
+    # more than a chunk, and the midst of a mini-batch
+    for piece in x.split([35, 5], 1):
         y, state = layer(piece, state)
         y_compiled, same = compiled(piece, same)
         torch.testing.assert_close(y_compiled, y)
@@ -405,10 +407,13 @@ def test_a_layer_is_one_graph(built, kind, pieces):
 
 # what torch's compiler imports warns about another part of torch
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_a_compiled_layer_has_the_gradients_of_the_layer(built):
-    """Traced as one graph, forward and back."""
+# and tracing a Function makes an instance, of which torch itself warns
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("derived", [GatedDeltaRule, MesaNet])
+def test_a_compiled_layer_has_the_gradients_of_the_layer(built, derived):
+    """Traced as one graph, forward and back, where the way back is written by hand."""
     torch.compiler.reset()
-    layer, found = built(GatedDeltaRule).requires_grad_(True), []
+    layer, found = built(derived).requires_grad_(True), []
     # the backend that needs no C++ compiler, and no path without spaces
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     for form in (layer, compiled):

@@ -108,24 +108,14 @@ function term(parent, axes, sizes, times, { name, dash, end }) {
 function marker(parent, axes, numbers) {
   const { size, time, time_overhead, time_products } = numbers;
   const x = axes.x(size);
-  const slider = {
-    class: "x-handle",
-    "data-drag": "chunk",
-    tabindex: "0",
-    role: "slider",
-    "aria-label": "chunk size in the picture",
-    "aria-valuemin": 1,
-    "aria-valuemax": numbers.sizes[numbers.sizes.length - 1],
-    "aria-valuenow": size,
-    "aria-valuetext": `${size}, ${timeText(time)}`,
-  };
+  const most = numbers.sizes[numbers.sizes.length - 1];
+  const limits = { min: 1, max: most, now: size, said: `${size}, ${timeText(time)}` };
   const { top, bottom } = axes;
   const upright = { x1: x, x2: x, y1: top, y2: bottom };
   const strip = { x: x - 14, y: top, width: 28, height: bottom - top, rx: 4 };
   parent.append(
-    shape(
-      "g",
-      slider,
+    handle(
+      { id: "chunk", label: "chunk size in the picture", ...limits },
       shape("rect", { ...strip, class: "x-touch" }),
       shape("line", { ...upright, class: "x-line x-stroke-key" }),
       ...[time_overhead, time_products]

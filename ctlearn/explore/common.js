@@ -47,6 +47,32 @@ function mean(x) {
   return x.reduce((sum, one) => sum + one, 0) / x.length;
 }
 
+// The direction of an angle in degrees, and rows brought to length one.
+function unit(angle) {
+  const radians = (angle * Math.PI) / 180;
+  return [Math.cos(radians), Math.sin(radians)];
+}
+
+function directions(x) {
+  return x.map((row) => {
+    const size = Math.sqrt(dot(row, row));
+    return row.map((entry) => entry / size);
+  });
+}
+
+// What a memory answers, S' q, and the memory with one more write at key k.
+function ask(S, q) {
+  const answer = new Array(S[0].length).fill(0);
+  for (let i = 0; i < q.length; i++) {
+    for (let j = 0; j < answer.length; j++) answer[j] += S[i][j] * q[i];
+  }
+  return answer;
+}
+
+function remember(S, key, change, kept = 1) {
+  return S.map((row, i) => row.map((x, j) => kept * x + key[i] * change[j]));
+}
+
 function clamp(x, low, high) {
   return Math.min(Math.max(x, low), high);
 }
@@ -154,6 +180,7 @@ function heat(parent, matrix, { x, y, width, height, role, limit, faint }) {
 }
 
 // Lines over 1, 2, ..., n. Each of `lines` has values, a role or none, a dash, a label.
+// What lies where in the chart is returned.
 function chart(parent, { x, y, width, height, title, across, lines, band, mark }) {
   const n = lines[0].values.length;
   const highest = Math.max(...lines.flatMap((line) => line.values), 0.1);
@@ -205,33 +232,51 @@ function chart(parent, { x, y, width, height, title, across, lines, band, mark }
     write(group, right + 8, at - over + 4, label, { class: `x-label ${colour}` });
   }
   parent.append(group);
+  return { left, right, acrossAt, upAt };
+}
+
+// Rows that one points at, from x over the width of a row, and their numbers.
+function rowFrames(parent, { count, asked, x, y, width, height }) {
+  for (const i of range(count)) {
+    const frame = { x: x - 3, y: y + i * height - 1.5, width, height: height + 1 };
+    const kind = i === asked ? "x-row x-asked" : "x-row";
+    const row = shape("rect", { ...frame, rx: 3, class: kind, "data-pick": i + 1 });
+    parent.append(row);
+  }
+}
+
+function numbering(parent, { count, x, y, height }) {
+  for (const i of range(count)) {
+    const at = { class: "x-tick", "text-anchor": "end" };
+    write(parent, x, y + i * height + height / 2 + 3.5, String(i + 1), at);
+  }
+}
+
+// What can be moved by hand. `id` names it to `drag` and `nudge`, `label` in words;
+// `said` puts its value in words.
+function handle({ id, label, min, max, now, said, kinds = "", pick }, ...parts) {
+  const spoken = { "aria-label": label, "aria-valuetext": said };
+  const limits = { "aria-valuemin": min, "aria-valuemax": max, "aria-valuenow": now };
+  const own = { class: `x-handle ${kinds}`, "data-drag": id, "data-pick": pick };
+  const all = { ...own, tabindex: "0", role: "slider", ...spoken, ...limits };
+  return shape("g", all, ...parts);
 }
 
 // A direction in the plane that can be turned by hand: a line from the centre of a dial
-// and a knob at its end. `id` names it to `drag` and `nudge`, `label` in words.
+// and a knob at its end.
 function spoke(parent, { cx, cy, radius, angle, role, id, label, text, ...more }) {
-  const radians = (angle * Math.PI) / 180;
-  const [x, y] = [cx + radius * Math.cos(radians), cy - radius * Math.sin(radians)];
-  const handle = shape(
-    "g",
-    {
-      class: `x-handle ${more.kinds ?? ""}`,
-      "data-drag": id,
-      "data-pick": more.pick,
-      tabindex: "0",
-      role: "slider",
-      "aria-label": label,
-      "aria-valuemin": -180,
-      "aria-valuemax": 180,
-      "aria-valuenow": angle,
-      "aria-valuetext": more.said ?? `${angle} degrees`,
-    },
+  const [right, up] = unit(angle);
+  const [x, y] = [cx + radius * right, cy - radius * up];
+  const said = more.said ?? `${angle} degrees`;
+  const limits = { min: -180, max: 180, now: angle, said };
+  const node = handle(
+    { id, label, kinds: more.kinds, pick: more.pick, ...limits },
     shape("line", { x1: cx, y1: cy, x2: x, y2: y, class: `x-line x-stroke-${role}` }),
     shape("circle", { cx: x, cy: y, r: 16, class: "x-touch" }),
     shape("circle", { cx: x, cy: y, r: 10, class: `x-knob x-stroke-${role}` }),
   );
-  write(handle, x, y + 4, text, { class: "x-tick", "text-anchor": "middle" });
-  parent.append(handle);
+  write(node, x, y + 4, text, { class: "x-tick", "text-anchor": "middle" });
+  parent.append(node);
 }
 
 // The direction of a point in whole degrees, from −180 to 180.
@@ -378,11 +423,11 @@ function radios(setting, view) {
   return { node, refresh };
 }
 
-// Reset, step, play: a setting that counts up to another one.
+// Reset, step, play: a setting that counts up, to another one where it has an `end`.
 function transport(setting, view) {
   const { name, max, verb, label } = setting;
   let timer = null;
-  const end = () => Math.min(view.settings()[setting.end], max);
+  const end = () => Math.min(view.settings()[setting.end] ?? max, max);
   const at = () => Math.min(view.settings()[name], end());
   // at the end stands the largest number, which stays "all" when there are more
   const go = (next) => view.change({ [name]: next >= end() ? max : next });
@@ -430,7 +475,7 @@ function transport(setting, view) {
 
 function control(setting, view) {
   if (setting.kind === "choice") return radios(setting, view);
-  return setting.end ? transport(setting, view) : slider(setting, view);
+  return setting.verb ? transport(setting, view) : slider(setting, view);
 }
 
 // ---------------------------------------------------------------- the explorable
@@ -462,7 +507,7 @@ let mounted = 0;
 //   sentence(numbers, s)     what there is to see, said aloud when it changes
 //   rows(numbers, s)         {head, rows}: the numbers behind the picture
 //   follow(changed, s)       further settings that a change of some entails (optional)
-//   drag(id, point, s, view), nudge(id, steps, s)
+//   drag(id, point, s, view), nudge(id, steps, s, key)
 //                            settings after a handle (data-drag) is moved (optional)
 //   pick                     the setting that a click on data-pick sets (optional)
 function explorable(own) {
@@ -617,7 +662,7 @@ function explorable(own) {
       const steps = arrows[event.key];
       if (!handle || !steps) return;
       event.preventDefault();
-      change(own.nudge(handle.dataset.drag, steps, settings()));
+      change(own.nudge(handle.dataset.drag, steps, settings(), event.key));
     });
 
     // A key that is pressed in here is no command to what lies around, such as to the

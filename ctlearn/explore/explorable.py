@@ -30,9 +30,10 @@ def whole(default: int, low: int, high: int, label: str, **shown: Any) -> traitl
 
     `label` is its name in words, with letters between dollars. Of `shown`, `role`
     colours it, `when={"rule": "delta"}` says for which choice of another setting it
-    matters, `most="pairs"` keeps it at most the value of another, `end="pairs"` makes
-    it the progress of a play that stops there, and `step` is the slider's step. With
-    `log=True` the slider is logarithmic and a step is in octaves.
+    matters, `most="pairs"` keeps it at most the value of another, and `step` is the
+    slider's step. With `log=True` the slider is logarithmic and a step is in octaves.
+    `verb="write"` makes it the progress of a play, which stops at the value of another
+    with `end="pairs"`.
     """
     trait = traitlets.Int(default, min=low, max=high)
     shown = {"step": 1} | shown

@@ -7,11 +7,6 @@ function directionsOf({ facts, angles }) {
   return range(facts).map((i) => angles[i] ?? ((200 + 137 * i) % 360) - 180);
 }
 
-function unit(angle) {
-  const radians = (angle * Math.PI) / 180;
-  return [Math.cos(radians), Math.sin(radians)];
-}
-
 function valuesOf(facts) {
   return range(facts).map((i) =>
     [0.7548776662, 0.569840291].map(

@@ -7,34 +7,15 @@ const [KEYS, VALUES, SHARED] = [0, 1, 2];
 
 // ---------------------------------------------------------------- numbers
 
-function directions(x) {
-  return x.map((row) => {
-    const size = Math.sqrt(dot(row, row));
-    return row.map((entry) => entry / size);
-  });
-}
-
 function pairsOf(seed, { d_k, pairs, similarity, angles }) {
   const own = directions(normal(seed, KEYS, pairs, d_k));
   const [shared] = directions(normal(seed, SHARED, 1, d_k));
   const [near, far] = [Math.sqrt(similarity), Math.sqrt(1 - similarity)];
   const k = directions(own.map((row) => row.map((x, j) => near * shared[j] + far * x)));
   if (d_k === 2) {
-    angles.slice(0, pairs).forEach((angle, i) => {
-      const radians = (angle * Math.PI) / 180;
-      k[i] = [Math.cos(radians), Math.sin(radians)];
-    });
+    angles.slice(0, pairs).forEach((angle, i) => (k[i] = unit(angle)));
   }
   return { k, v: normal(seed, VALUES, pairs, D_V) };
-}
-
-// What the memory answers to key k: S' k.
-function ask(S, k) {
-  const answer = new Array(D_V).fill(0);
-  for (let i = 0; i < k.length; i++) {
-    for (let j = 0; j < D_V; j++) answer[j] += S[i][j] * k[i];
-  }
-  return answer;
 }
 
 // The memory before the first pair and after each.
@@ -48,7 +29,7 @@ function statesOf({ k, v }, { rule, alpha, beta, d_k }) {
       const seen = ask(S, key);
       change = v[m].map((value, j) => beta * (value - seen[j]));
     }
-    states.push(table(d_k, D_V, (i, j) => kept * S[i][j] + key[i] * change[j]));
+    states.push(remember(S, key, change, kept));
   });
   return states;
 }
@@ -210,23 +191,6 @@ function recall(parent, numbers, { written, x, y, cell, height, room }) {
   });
 }
 
-// A frame that one points at, from x over the width of a row.
-function rowFrames(parent, { pairs, asked, x, y, width, height }) {
-  for (const i of range(pairs)) {
-    const frame = { x: x - 3, y: y + i * height - 1.5, width, height: height + 1 };
-    const kind = i === asked ? "x-row x-asked" : "x-row";
-    const row = shape("rect", { ...frame, rx: 3, class: kind, "data-pick": i + 1 });
-    parent.append(row);
-  }
-}
-
-function numbering(parent, { pairs, x, y, height }) {
-  for (const i of range(pairs)) {
-    const at = { class: "x-tick", "text-anchor": "end" };
-    write(parent, x, y + i * height + height / 2 + 3.5, String(i + 1), at);
-  }
-}
-
 function draw(numbers, view) {
   const settings = view.settings();
   const { pairs, d_k } = settings;
@@ -267,26 +231,26 @@ function draw(numbers, view) {
   if (narrow) {
     const cell = Math.min(20, (width - 24) / pairs);
     const square = picture(width, top + pairs * cell + 8, "cosines of the keys");
-    numbering(square, { pairs, x: 16, y: top, height: cell });
+    numbering(square, { count: pairs, x: 16, y: top, height: cell });
     crosstalk(square, numbers, { ...now, x: 22, y: top, cell, height: cell });
     const across = { width: pairs * cell + 5, x: 22, y: top, height: cell };
-    rowFrames(square, { pairs, asked, ...across });
+    rowFrames(square, { count: pairs, asked, ...across });
     const rows = picture(width, top + pairs * 18 + 8, label);
-    numbering(rows, { pairs, x: 16, y: top, height: 18 });
+    numbering(rows, { count: pairs, x: 16, y: top, height: 18 });
     const small = clamp((width - 150) / (2 * D_V), 8, 13);
     const place = { x: 22, y: top, height: 18 };
     recall(rows, numbers, { ...now, ...place, cell: small, room: width - 22 });
-    rowFrames(rows, { pairs, asked, ...place, width: width - 22 });
+    rowFrames(rows, { count: pairs, asked, ...place, width: width - 22 });
     parts.push(square, rows);
   } else {
     const height = Math.min(22, 320 / pairs, (width - 22 - 150) / (pairs + 2 * D_V));
     const cell = Math.min(height, 18);
     const rows = picture(width, top + pairs * height + 8, label);
-    numbering(rows, { pairs, x: 16, y: top, height });
+    numbering(rows, { count: pairs, x: 16, y: top, height });
     crosstalk(rows, numbers, { ...now, x: 22, y: top, cell: height, height });
     const x = 22 + Math.max(pairs * height, 100) + 20;
     recall(rows, numbers, { ...now, x, y: top, cell, height, room: width - x });
-    rowFrames(rows, { pairs, asked, x: 22, y: top, height, width: width - 22 });
+    rowFrames(rows, { count: pairs, asked, x: 22, y: top, height, width: width - 22 });
     parts.push(rows);
   }
   return parts;

@@ -8,10 +8,6 @@ const [KEYS, VALUES, QUERIES] = [0, 1, 2];
 
 // ---------------------------------------------------------------- numbers
 
-function units(x) {
-  return x.map((row) => row.map((entry) => entry / Math.sqrt(dot(row, row))));
-}
-
 // All monomials of degree n in the channels of x from `first` on; `times` counts how
 // often the channel before was taken, and the product of all factorials divides.
 function monomials(x, n, first = 0) {
@@ -52,10 +48,10 @@ function sumOf(x) {
 
 export function compute({ rule, tokens, d_k, scale, degree, seed, ...rest }) {
   const read = Math.min(rest.read, tokens);
-  const k = units(normal(seed, KEYS, tokens, d_k));
+  const k = directions(normal(seed, KEYS, tokens, d_k));
   const v = normal(seed, VALUES, tokens, D_V);
   const factor = rule === "softmax" ? scale : 1;
-  const drawn = units(normal(seed, QUERIES, tokens, d_k));
+  const drawn = directions(normal(seed, QUERIES, tokens, d_k));
   const q = drawn.map((row) => row.map((entry) => factor * entry));
   const phi = featuresOf(rule, degree);
   const weight = weightOf(rule, phi);

@@ -34,10 +34,10 @@ def test_a_longer_draw_begins_like_a_shorter_one():
 
 def test_a_module_that_decays_in_another_order_has_other_numbers(node):
     """So the comparison of modules with NumPy (test_same_numbers.py) can fail."""
-    right = "kept * S[i][j] + key[i] * change[j]"
+    right = "kept * x + key[i] * change[j]"
     module = MemoryInterference.module()
     assert module.count(right) == 1
-    wrong = module.replace(right, "kept * (S[i][j] + key[i] * change[j])")
+    wrong = module.replace(right, "kept * (x + key[i] * change[j])")
     settings = compute.__kwdefaults__ | {"rule": "decay", "angles": []}
     run = f"console.log(JSON.stringify(compute({json.dumps(settings)})))"
     theirs = node(wrong + run)

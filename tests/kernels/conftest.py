@@ -131,6 +131,64 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch, name, filled(getattr(torch, name)))
 
 
+@pytest.fixture
+def grids(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
+    """The grids of all launches, as they come."""
+    from triton.runtime.jit import KernelInterface
+
+    seen, launcher = [], KernelInterface.__getitem__
+
+    def recorded(kernel: Any, grid: tuple) -> Any:
+        seen.append(grid)
+        return launcher(kernel, grid)
+
+    monkeypatch.setattr(KernelInterface, "__getitem__", recorded)
+    return seen
+
+
+@pytest.fixture
+def unreached(monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[str]]:
+    """Which of some arrays a call never reads at 1 on an axis, 2^31 numbers from 0.
+
+    Addresses are recorded, and none so far away is looked at.
+    """
+    if not INTERPRETED:
+        pytest.skip("only the interpreter shows addresses")
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    from ctlearn.kernels import memory
+
+    far, own = 2**31, memory.strides
+
+    def never(axis: int, x: Inputs, call: Callable) -> set[str]:
+        base, addresses = next(iter(x.values())).data_ptr(), set()
+
+        def nearby(real: Callable) -> Callable:
+            def access(self: Any, pointers: Any, *rest: Any) -> Any:
+                *values, mask = rest[: 1 + (real.__name__ == "create_masked_store")]
+                addresses.update(pointers.data[mask.data].tolist())
+                near = np.abs(pointers.data.astype(np.int64) - base) < far
+                mask = TensorHandle(mask.data & near, mask.dtype)
+                return real(self, pointers, *values, mask, *rest[1 + len(values) :])
+
+            return access
+
+        with monkeypatch.context() as patch:
+            for name in ("create_masked_load", "create_masked_store"):
+                real = getattr(InterpreterBuilder, name)
+                patch.setattr(InterpreterBuilder, name, nearby(real))
+            patch.setattr(
+                memory,
+                "strides",
+                lambda y: tuple(far if i == axis else n for i, n in enumerate(own(y))),
+            )
+            call()
+        wanted = {n: a.data_ptr() + a.element_size() * far for n, a in x.items()}
+        return {n for n, at in wanted.items() if at not in addresses}
+
+    return never
+
+
 Inputs = dict[str, Any]
 
 

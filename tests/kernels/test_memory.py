@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-import os
 import subprocess
 import sys
 
@@ -194,55 +193,18 @@ def test_any_strides(gates, drawn):
         assert torch.equal(a, b)
 
 
-@pytest.mark.skipif(
-    os.environ.get("TRITON_INTERPRET") != "1", reason="the interpreter shows addresses"
-)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("gates", GATES)
-def test_offsets_are_of_64_bits(gates, axis, drawn, monkeypatch):
+def test_offsets_are_of_64_bits(gates, axis, drawn, unreached):
     """Case 37: a sequence, token or head that is 2^31 numbers away is found there."""
-    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
-
     x = drawn(2, gates, "own", heads=(2, 2))
     del x["S"]
-    far, base, addresses = 2**31, x["q"].data_ptr(), set()
-
-    def nearby(real):
-        def access(self, pointers, *rest):
-            *values, mask = rest[: 1 + (real.__name__ == "create_masked_store")]
-            addresses.update(pointers.data[mask.data].tolist())
-            near = np.abs(pointers.data.astype(np.int64) - base) < far
-            mask = TensorHandle(mask.data & near, mask.dtype)
-            return real(self, pointers, *values, mask, *rest[1 + len(values) :])
-
-        return access
-
-    for name in ("create_masked_load", "create_masked_store"):
-        real = getattr(InterpreterBuilder, name)
-        monkeypatch.setattr(InterpreterBuilder, name, nearby(real))
-    own = memory.strides
-    monkeypatch.setattr(
-        memory,
-        "strides",
-        lambda y: tuple(far if i == axis else n for i, n in enumerate(own(y))),
-    )
-    memory.chunkwise(**x)
-    wanted = {n: a.data_ptr() + a.element_size() * far for n, a in x.items()}
-    assert {n for n, at in wanted.items() if at not in addresses} == set()
+    assert unreached(axis, x, lambda: memory.chunkwise(**x)) == set()
 
 
 @pytest.mark.parametrize("gates", GATES)
-def test_large_counts_are_on_the_first_axis_of_the_grid(gates, drawn, monkeypatch):
+def test_large_counts_are_on_the_first_axis_of_the_grid(gates, drawn, grids):
     """Case 38: the others end at 65,535."""
-    from triton.runtime.jit import KernelInterface
-
-    grids, launcher = [], KernelInterface.__getitem__
-
-    def recorded(kernel, grid):
-        grids.append(grid)
-        return launcher(kernel, grid)
-
-    monkeypatch.setattr(KernelInterface, "__getitem__", recorded)
     x = drawn(20, gates, "keys", heads=(2, 3), d=(8, 100))
     memory.chunkwise(**x, chunk_size=16)
     assert {len(grid) for grid in grids} == {1}

@@ -1,6 +1,7 @@
 """Memories that train while they read, and the one that solves: beyond the common."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,7 +21,14 @@ from ctlearn.layers import (  # noqa: E402
     titans,
 )
 from ctlearn.layers.beside import State  # noqa: E402
+from ctlearn.layers.hybrid import Hybrid  # noqa: E402
 from ctlearn.layers.inner import Affine  # noqa: E402
+from ctlearn.layers.memory_as_context import MemoryAsContext  # noqa: E402
+from ctlearn.layers.memory_as_gate import MemoryAsGate  # noqa: E402
+from ctlearn.layers.sliding_window_attention import (  # noqa: E402
+    SlidingWindowAttention,
+)
+from ctlearn.layers.titans import Titans  # noqa: E402
 from ctlearn.mixers import lact as lact_by_numpy  # noqa: E402
 from ctlearn.mixers import lact_beside_window as beside_by_numpy  # noqa: E402
 from ctlearn.mixers import memory_as_context as context_by_numpy  # noqa: E402
@@ -216,7 +224,10 @@ MEMORIES = ((D_K, D_V), (D_K, 7, D_V))
 @pytest.mark.parametrize("sizes", MEMORIES)
 @pytest.mark.parametrize("b", [1, 5, 64])
 def test_titans_are_the_definition_with_a_state(sizes, b):
-    """Any memory with any momentum, in two calls of which one ends in a mini-batch."""
+    """Any memory with any momentum, in two calls of which one ends in a mini-batch.
+
+    Case 15: of 64, the mini-batch is longer than the sequence, and is learned from.
+    """
     x = titans_inputs(38)
     none = (x["k"][:, :0], x["v"][:, :0])
     S = titans.Momentum.start(layers(*sizes), *none)._replace(P=layers(*sizes, seed=6))
@@ -481,3 +492,53 @@ def test_memory_as_context_is_the_definition(sizes, b):
         expected, _ = context_by_numpy.recurrent(**head, inner_batch=b, S=start)
         o = of(torch.cat(outputs, 1), i, h)
         np.testing.assert_allclose(o, expected, rtol=0, atol=1e-10)
+
+
+@pytest.fixture
+def deep(make):
+    """Layers of Titans whose memory is a perceptron, in float64."""
+
+    def build(kind, **more):
+        torch.manual_seed(0)
+        sizes = {"n_heads": 1, "n_value_heads": 2, "d_k": 4, "d_v": 3, "d_hidden": 5}
+        return make(kind, 8, **sizes | more).double()
+
+    return build
+
+
+@pytest.mark.parametrize("deepened", [Titans, MemoryAsGate, MemoryAsContext])
+def test_a_layer_may_have_a_deep_memory(deep, deepened):
+    """Case 20: in pieces as in one pass, and every weight counts."""
+    layer, x = deep(deepened), torch.randn(2, 11, 8, dtype=torch.float64)
+    y, last = layer(x)
+    y.square().sum().backward()
+    assert all(p.grad.abs().sum() > 0 for p in layer.parameters())
+    pieces, state = [], None
+    with torch.no_grad():
+        for piece in x.split([1, 1, 5, 4], 1):
+            y_piece, state = layer(piece, state)
+            pieces.append(y_piece)
+    torch.testing.assert_close(torch.cat(pieces, 1), y, rtol=1e-10, atol=1e-12)
+    found, wanted = (s.S if deepened is Titans else s.S.memory for s in (state, last))
+    for f, g in zip((*found.M, *found.P), (*wanted.M, *wanted.P), strict=True):
+        torch.testing.assert_close(tuple(f), tuple(g), rtol=1e-10, atol=1e-12)
+
+
+def test_memory_as_layer_is_a_pattern():
+    """A stack of Titans' memory and a window: in pieces, and beyond the window."""
+    torch.manual_seed(0)
+    sizes = {"n_heads": 1, "d_k": 4, "d_v": 4}
+    memory = partial(Titans, inner_batch=3, **sizes)
+    window = partial(SlidingWindowAttention, window=2, **sizes)
+    stack = Hybrid(8, n_layers=2, pattern=[memory, window]).double()
+    x = torch.randn(1, 11, 8, dtype=torch.float64)
+    with torch.no_grad():
+        y, _ = stack(x)
+        pieces, state = [], None
+        for piece in x.split([4, 1, 6], 1):
+            y_piece, state = stack(piece, state)
+            pieces.append(y_piece)
+        torch.testing.assert_close(torch.cat(pieces, 1), y)
+        # what a window of two cannot see, the memory brings
+        x[:, 0] += 1
+        assert not torch.allclose(stack(x)[0][:, -1], y[:, -1], rtol=1e-6)

@@ -2,10 +2,10 @@
 
 Tensors on a GPU, be it CUDA's or HIP's, go to `ctlearn.kernels.memory` where Triton is
 installed, all others to `ctlearn.layers.backward`. That Triton is installed decides
-nothing by itself, and tensors on a CPU never load it. There a few tokens of which no
-gradient is asked go through the kernel for decoding. In half precision the two differ:
-torch computes in float32 throughout, the kernels multiply in half precision and sum in
-float32. They have no float64, which torch computes on every device.
+nothing by itself, and tensors on a CPU never reach it. On a GPU a few tokens of which
+no gradient is asked go through the kernel for decoding. In half precision the two
+differ: torch computes in float32 throughout, the kernels multiply in half precision and
+sum in float32. They have no float64, which torch computes on every device.
 
 Why chunks differ in length, which changes no result: larger ones need more products for
 the pairs in them, smaller ones more steps from state to state. With heads of 64 and of
@@ -28,6 +28,8 @@ from ctlearn.layers import backward
 
 # What torch calls a GPU, HIP's as CUDA's.
 GPU = "cuda"
+# Asked once, and without loading it.
+HAS_TRITON = importlib.util.find_spec("triton") is not None
 # As many tokens at once as decoding brings: one, or the few that stand for one.
 FEW = 4
 
@@ -49,7 +51,7 @@ def form(
     **_: Any,
 ) -> Callable:
     """The form that runs T tokens of a dtype on a device, given these arguments."""
-    if device.type != GPU or dtype == torch.float64 or not _has_triton():
+    if device.type != GPU or dtype == torch.float64 or not HAS_TRITON:
         return backward.chunkwise
     # no sooner: to load it is to load Triton
     from ctlearn.kernels import memory
@@ -57,8 +59,3 @@ def form(
     # which has no gradient
     decoding = T <= FEW and chunk_size is None and not torch.is_grad_enabled()
     return memory.recurrent if decoding else memory.chunkwise
-
-
-@torch.compiler.assume_constant_result
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None

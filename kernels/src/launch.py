@@ -8,11 +8,16 @@ from typing import NamedTuple
 
 
 class Launch(NamedTuple):
-    """Columns of the tiles of keys and of values, and Triton's own options."""
+    """Columns of the tiles of keys and of values, and Triton's own options.
+
+    For attention also the rows of a tile: C of queries and N of keys.
+    """
 
     K: int
     V: int
     how: dict[str, int]
+    C: int = 0
+    N: int = 0
 
 
 def padded(d: int) -> int:
@@ -37,5 +42,23 @@ def launch(kernel: str, d_k: int, d_v: int = 1) -> Launch:
         return Launch(min(64, K), min(64, V), {"num_warps": 8, "num_stages": 2})
     if kernel == "reverse":
         return Launch(K, min(32, V), {"num_warps": 8, "num_stages": 2})
+    if kernel == "attention":
+        # the more queries share a tile of keys, the less often keys are read
+        return Launch(K, V, {"num_warps": 8, "num_stages": 2}, C=128, N=64)
+    if kernel == "attention queries":
+        # a query brings q, do and dq: more of them spill on an A100
+        return Launch(K, V, {"num_warps": 4, "num_stages": 2}, C=64, N=32)
+    if kernel == "attention keys":
+        # dk and dv fill the registers, which leaves none to load ahead into: two
+        # programs on a processor wait in turn
+        return Launch(K, V, {"num_warps": 4, "num_stages": 1}, C=32, N=64)
+    if kernel == "attention in float32":
+        # exact products of float32 are sums of vectors, which take registers for both
+        # their operands
+        return Launch(K, V, {"num_warps": 8, "num_stages": 1}, C=32, N=32)
+    if kernel == "writes":
+        return Launch(K, V, {"num_warps": 4, "num_stages": 2})
+    if kernel == "outputs":
+        return Launch(K, min(64, V), {"num_warps": 4, "num_stages": 2})
     # few columns, so that there are enough programs and the state stays in registers
     return Launch(K, min(32, V), {"num_warps": 4, "num_stages": 2})

@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ctlearn.inner import MUON_LACT
-from ctlearn.layers.arguments import check, wide
+from ctlearn.layers.arguments import check, check_kind, wide
 from ctlearn.layers.gates import unit
 from ctlearn.layers.mixer import Mixer
 from ctlearn.shapes import check_shape
@@ -128,6 +128,7 @@ def chunkwise(
     tokens, dtype = Tokens(k, v, log_mu, beta), wide(k.dtype)
     S = State.start(_zeros(k, v), k, v) if S is None else S
     if not torch.compiler.is_compiling():
+        check_kind("beta", beta, ("q", q), also_wide=True)
         _check_state(S, tokens)
 
     def copied(weights: GatedUnit) -> GatedUnit:

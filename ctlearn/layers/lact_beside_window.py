@@ -54,13 +54,7 @@ def chunkwise(  # noqa: PLR0913 - those of the two, and how their answers are ad
 
     The network is given `bent` in the place of q, k and v, if it is not None; `angle`
     turns the window's. The state is `State(memory, cache)`.
-
-    Raises
-    ------
-    TypeError
-        What the two raise.
-    ValueError
-        The same.
+    Raises what the two raise.
     """
     f, cache = (None, None) if S is None else S
     y, cache = sliding_window_attention(q, k, v, window=window, angle=angle, S=cache)

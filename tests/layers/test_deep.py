@@ -411,8 +411,12 @@ def test_what_lact_cannot_be_given_is_named():
     ):
         with pytest.raises(ValueError, match=f"^{said}"):
             lact.chunkwise(**{**x, "S": S} | more)
-    with pytest.raises(TypeError, match=r"^S: expected a State\(f, before, …\)"):
-        lact.chunkwise(**x, S=f)
+    for more, said in (
+        ({"S": f}, r"S: expected a State\(f, before, …\)"),
+        ({"beta": x["beta"].half()}, "beta: dtype is torch.float16 but q has"),
+    ):
+        with pytest.raises(TypeError, match=f"^{said}"):
+            lact.chunkwise(**{**x, "S": S} | more)
 
 
 @pytest.mark.parametrize(("b", "muon"), [(32, MUON_LACT), (5, ())])

@@ -51,7 +51,7 @@ def form(
     **_: Any,
 ) -> Callable:
     """The form that runs T tokens of a dtype on a device, given these arguments."""
-    if device.type != GPU or dtype == torch.float64 or not HAS_TRITON:
+    if not has_kernels(device, dtype):
         return backward.chunkwise
     # no sooner: to load it is to load Triton
     from ctlearn.kernels import memory
@@ -59,3 +59,8 @@ def form(
     # which has no gradient
     decoding = T <= FEW and chunk_size is None and not torch.is_grad_enabled()
     return memory.recurrent if decoding else memory.chunkwise
+
+
+def has_kernels(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether kernels run on a device, in a dtype: on a GPU, where Triton is."""
+    return device.type == GPU and dtype != torch.float64 and HAS_TRITON

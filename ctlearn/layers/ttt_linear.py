@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ctlearn.layers import inner
+from ctlearn.layers.by_device import has_kernels
 from ctlearn.layers.inner import Affine, Training
 from ctlearn.layers.mixer import Mixer
 from ctlearn.layers.rotation import rotary_angles, turned
@@ -28,10 +29,22 @@ from ctlearn.layers.rotation import rotary_angles, turned
 DEVIATION = 0.02
 
 
+def chunkwise(q: Tensor, *kv: Tensor, S: Training, **others: Any) -> Any:
+    """`ctlearn.layers.inner.chunkwise`, by its kernels where they have what it takes."""
+    fits = len(S.f) == 1 and q.shape[-1] <= 128 and others["inner_batch"] <= 64
+    if not (fits and has_kernels(q.device, q.dtype)):
+        return inner.chunkwise(q, *kv, S=S, **others)
+    # no sooner: to load it is to load Triton
+    from ctlearn.kernels import ttt_linear
+
+    return ttt_linear.chunkwise(q, *kv, S=S, **others)
+
+
 class TTTLinear(Mixer):
     """`inner_batch` tokens learn from one start; d_v is d_k, as f adds the key.
 
-    `mix` is `ctlearn.layers.inner.chunkwise` or one like it.
+    `mix` is `ctlearn.layers.inner.chunkwise` or one like it; unless given, on a GPU the
+    kernels of `ctlearn.kernels.ttt_linear` run what they can.
     """
 
     square = True
@@ -45,7 +58,7 @@ class TTTLinear(Mixer):
         d_model: int,
         *,
         inner_batch: int = 16,
-        mix: Callable = inner.chunkwise,
+        mix: Callable = chunkwise,
         **sizes: Any,
     ):
         super().__init__(d_model, mix=mix, **sizes)

@@ -6,7 +6,8 @@
 Each part is the bfloat16 nearest to what is left, of eight digits: three have the 24 of
 a float32, and what is left out is smaller than its last. The range is the same, too. A
 bfloat16 is its own first part and has no other. In float32 a GPU would multiply number
-by number, from many registers, or in tf32, of eleven digits.
+by number, from many registers, or in tf32, of eleven digits: as Triton 3.7 has it do on
+sm_100 where an operand was widened, although it is asked for "ieee".
 """
 
 from ctlearn.kernels.required import tl, triton

@@ -36,15 +36,17 @@ def chunkwise(
     All is computed in float32, and W and b are kept in it. A state with tokens of an
     unfinished mini-batch is read on from its beginning. Raises what
     `ctlearn.layers.inner.chunkwise` does, TypeError for a learner of two layers, and
-    ValueError if `inner_batch` is above 64.
+    ValueError if `inner_batch` is above 64, or d_k or d_v above 128.
     """
     checked(q=q, k=k, v=v, beta=beta)
     tokens = Tokens(q, k, v, beta)
     S, tokens = resumed(tokens, S, reader_rate, norm, inner_batch=inner_batch)
     if len(S.f) != 1:
         raise TypeError(f"S: expected a learner of one layer, got {len(S.f)}")
-    if inner_batch > 64:
-        raise ValueError(f"inner_batch: expected at most 64, got {inner_batch}")
+    sizes = ("inner_batch", inner_batch, 64), ("d_k", k.shape[-1], 128)
+    for name, size, most in (*sizes, ("d_v", v.shape[-1], 128)):
+        if size > most:
+            raise ValueError(f"{name}: expected at most {most}, got {size}")
     ((W, b),) = S.f
     o, W, last_b = forward(*tokens, reader_rate, norm, W, b, inner_batch)
     f = Affine(W, None if b is None else last_b)

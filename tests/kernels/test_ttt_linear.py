@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torc
 pytest.importorskip("triton", reason='no Triton: pip install "ctlearn[torch]" on Linux')
 
 from ctlearn.kernels import ttt_linear  # noqa: E402
-from ctlearn.layers import inner  # noqa: E402
+from ctlearn.layers import by_device, inner  # noqa: E402
 from ctlearn.layers.ttt_linear import TTTLinear  # noqa: E402
 
 # Below this a float32 error is a few roundings of the result, whatever is computed.
@@ -198,21 +198,29 @@ def test_large_counts_are_on_the_first_axis_of_the_grid(given, grids):
     assert sorted(grids) == [(6,), (6,), (6,), (12,)]
 
 
-def test_a_layer_may_run_on_it(gap, device):
-    """Whose learner starts near zero, where a norm magnifies what is rounded."""
+def test_a_layer_runs_on_it_on_a_gpu(gap, device, monkeypatch):
+    """Case 45; its learner starts near zero, where a norm magnifies what is rounded."""
+    monkeypatch.setattr(by_device, "GPU", device)
     torch.manual_seed(0)
     layer = TTTLinear(12, n_heads=2, d_k=8, d_v=8, inner_batch=4).to(device)
     x, found = torch.randn(2, 11, 12, device=device), []
+    chosen, launched = layer.mix, []
+    forward = ttt_linear.forward
+    monkeypatch.setattr(
+        ttt_linear, "forward", lambda *x: launched.append(x) or forward(*x)
+    )
     for form, dtype in (
-        (ttt_linear.chunkwise, torch.float32),
+        (chosen, torch.float32),
         (inner.chunkwise, torch.float32),
-        (inner.chunkwise, torch.float64),
+        (chosen, torch.float64),
     ):
         layer.mix = form
         y, _ = layer.to(dtype)(x.to(dtype))
         names, weights = zip(*layer.named_parameters(), strict=True)
         gradients = torch.autograd.grad(y.square().sum(), weights)
         found.append({"y": y.detach()} | dict(zip(names, gradients, strict=True)))
+    # of which there is none in float64
+    assert len(launched) == 1
     ours, own, truth = found
     held(ours, truth, own, gap)
 

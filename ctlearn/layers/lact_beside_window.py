@@ -54,6 +54,7 @@ def chunkwise(  # noqa: PLR0913 - those of the two, and how their answers are ad
 
     The network is given `bent` in the place of q, k and v, if it is not None; `angle`
     turns the window's. The state is `State(memory, cache)`.
+
     Raises what the two raise.
     """
     f, cache = (None, None) if S is None else S

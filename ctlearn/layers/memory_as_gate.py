@@ -47,6 +47,7 @@ def chunkwise(  # noqa: PLR0913 - those of the two, and how they gate each other
     """silu(rho_1 * unit(y)) * silu(rho_2 * unit(m)), of the window's y and memory's m.
 
     The memory is given `bent` in the place of q, k and v, if it is not None.
+
     Raises what the two raise.
     """
     check_size("window", window, least=1)

@@ -20,10 +20,10 @@ and gated by the SiLU of a linear map.
     beta = sigmoid(W_b x + b_b) / b
 
 The memory is linear, or a perceptron of `d_hidden` units, from a learned start.
-[behrouz2025titans, section 4.4, for all but what follows, which it does not print and
-is ours: the form of the gates, b_a = 4 and b_m = b_b = 0 at the start, and weights of
-the memory that start at 0 if it is linear, else normal with deviation d^-1/2 for layers
-of d inputs]
+[behrouz2025titans, section 4.4, from memory; the width of the convolution, the forms of
+the gates and all that is said of the start are ours: b_a = 4 and b_m = b_b = 0, and
+weights of the memory that are 0 if it is linear, else normal with deviation d^-1/2 for
+layers of d inputs]
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,7 @@
 """Memories that train while they read, and the one that solves: beyond the common."""
 
 import itertools
+import math
 from functools import partial
 
 import numpy as np
@@ -546,3 +547,42 @@ def test_memory_as_layer_is_a_pattern():
         # what a window of two cannot see, the memory brings
         x[:, 0] += 1
         assert not torch.allclose(stack(x)[0][:, -1], y[:, -1], rtol=1e-6)
+
+
+def given_at_zero(layer):
+    """What a layer of 64 channels gives its memory for tokens of zeros."""
+    none = torch.zeros(1, 3, 64)
+    return layer.inputs(none, *(torch.zeros(1, 3, 2, 16) for _ in "qkv"))
+
+
+STARTED = {"d_model": 64, "n_heads": 2, "d_k": 16, "d_v": 16}
+
+
+def test_ridges_start_at_one():
+    ridges = given_at_zero(mesa_net.MesaNet(**STARTED))["ridges"]
+    torch.testing.assert_close(ridges, torch.ones(2, 16))
+
+
+def test_lact_starts_as_its_code_does():
+    """Rates near 0.001, by biases up to 1/8; weights of 10,000 and more, 5 sigma."""
+    layer = lact.LaCT(**STARTED, d_hidden=400)
+    rates = given_at_zero(layer)["beta"]
+    assert (rates.log() - math.log(1e-3)).abs().max() < 0.13
+    for w, d in zip(layer.W, (16, 400, 16), strict=True):
+        deviation = 5 * (2 * w.numel()) ** -0.5
+        assert abs(w.std().item() * d**0.5 - 1) < deviation
+
+
+@pytest.mark.parametrize("d_hidden", [None, 400])
+def test_titans_start_slow_to_forget(d_hidden):
+    """Alpha near sigmoid(4), by biases alone; a linear memory is empty."""
+    layer = titans.Titans(**STARTED, d_hidden=d_hidden, inner_batch=8)
+    given = given_at_zero(layer)
+    for name, value in (("log_decay", 4.0), ("log_mu", 0.0)):
+        wanted = F.logsigmoid(torch.tensor(value)).expand(1, 3, 2)
+        torch.testing.assert_close(given[name], wanted)
+    torch.testing.assert_close(given["beta"], torch.full((1, 3, 2), 1 / 16))
+    for w, d in zip(layer.W, (16, 400), strict=False):
+        expected = 0 if d_hidden is None else 1
+        allowed = 5 * (2 * w.numel()) ** -0.5 * expected
+        assert abs(w.std().item() * d**0.5 - expected) <= allowed

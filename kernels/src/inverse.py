@@ -15,9 +15,9 @@ from ctlearn.kernels.tiles import (
     column_of,
     dot,
     gates_of,
+    of_head,
     rows_of,
     square,
-    tokens_of,
 )
 
 
@@ -92,7 +92,10 @@ def inverse_kernel(
     chunks = tl.cdiv(T, C)
     start = (tl.program_id(0) % chunks) * C
     pair = (tl.program_id(0) // chunks).to(tl.int64)
-    _, k, _, e, log_decay, beta = tokens_of(tokens, pair, H)
+    k = of_head(tokens[1], pair, H)
+    e = of_head(tokens[3], pair, H)
+    beta = of_head(tokens[5], pair, H)
+    log_decay = of_head(tokens[4], pair, H)
     rows = start + tl.arange(0, C)
     at = tl.program_id(0).to(tl.int64) * (C * C) + square(C)
     if L is None:

@@ -237,6 +237,7 @@ class Run:
         self.chunks = self.B * self.H * triton.cdiv(self.T, chunk_size)
         gate = tokens.log_decay
         self.by_channel = gate is not None and gate.dim() == 4
+        self.by = " by channel" if self.by_channel else ""
         self.G = 0 if gate is None else padded(self.d_k) if self.by_channel else 1
         self.views = tuple(map(view, tokens))
 
@@ -298,7 +299,7 @@ class Run:
         self, S: Tensor | None, A: Tensor | None, P: Tensor | None, **out: Tensor
     ) -> None:
         """The way forward: into o and last, or into R and the states before chunks."""
-        choice = launch("scan", self.d_k, self.d_v)
+        choice = launch("scan" + self.by, self.d_k, self.d_v)
         scan_kernel[self.heads_and_tiles(choice.V)](
             self.views, view(S, state=True), A, P,
             view(out.get("o")), view(out.get("last"), state=True),
@@ -318,7 +319,7 @@ class Run:
         dS: Tensor,
     ) -> None:
         """The way back: into dX, the states' gradients behind chunks, and dS."""
-        choice = launch("reverse", self.d_k, self.d_v)
+        choice = launch("reverse" + self.by, self.d_k, self.d_v)
         reverse_kernel[self.heads_and_tiles(choice.V)](
             self.views, A, None, view(do), view(dlast, state=True),
             view(dX), state_view(after), view(dS, state=True),

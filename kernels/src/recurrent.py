@@ -12,7 +12,6 @@ from ctlearn.kernels.tiles import (
     row_of,
     rows_of,
     store_rows,
-    tokens_of,
 )
 
 
@@ -31,8 +30,13 @@ def recurrent_kernel(
     """
     tiles = tl.cdiv(d_v, V)
     pair = (tl.program_id(0) // tiles).to(tl.int64)
-    q, k, z, e, log_decay, beta = tokens_of(tokens, pair, H)
-    o, S = of_head(o, pair, H), of_head(S, pair, H)
+    q, k = of_head(tokens[0], pair, H), of_head(tokens[1], pair, H)
+    z = of_head(tokens[2], pair, H)
+    e = of_head(tokens[3], pair, H)
+    log_decay = of_head(tokens[4], pair, H)
+    beta = of_head(tokens[5], pair, H)
+    o = of_head(o, pair, H)
+    S = of_head(S, pair, H)
     channels = tl.arange(0, K)
     values = (tl.program_id(0) % tiles) * V + tl.arange(0, V)
     b_S = tl.zeros([K, V], tl.float32)

@@ -1,7 +1,8 @@
 """What a compiler says of every kernel, for four kinds of GPU and without any of them.
 
-Every kernel is compiled ahead of time as it is launched for the gated delta rule in
-bfloat16, with heads of 128 channels. `python -m ctlearn.kernels` prints the table.
+Every kernel is compiled ahead of time, with the arguments of `configurations`. What is
+said of a kernel's products and bytes follows from its launch. `python -m
+ctlearn.kernels` prints the tables.
 """
 
 import re
@@ -13,145 +14,134 @@ from typing import Any, NamedTuple
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from ctlearn.kernels.gradients import gradients_kernel
-from ctlearn.kernels.inverse import inverse_kernel
-from ctlearn.kernels.launch import launch
-from ctlearn.kernels.pairs import pairs_kernel
-from ctlearn.kernels.recurrent import recurrent_kernel
-from ctlearn.kernels.required import triton
-from ctlearn.kernels.reverse import reverse_kernel
-from ctlearn.kernels.scan import scan_kernel
-
-D, C = 128, 64
+from ctlearn.kernels.configurations import B, C, D, H, T, launched, sources
+from ctlearn.kernels.required import Tensor, torch, triton
 
 
 class Target(NamedTuple):
-    """A kind of GPU, and the shared memory that a program may have there, in bytes."""
+    """A kind of GPU: how to compile for it, and what it has.
+
+    `shared` is the memory, in bytes, that a program may have; a processor (an SM, or a
+    CU on AMD) has `whole` for its programs, of which each takes `taken` more than it
+    asks for, and in each of its four quarters room for `warps` warps and for 512
+    registers a lane.
+    """
 
     name: str
     backend: str
     arch: int | str
     warp: int
     shared: int
+    whole: int
+    taken: int
+    warps: int
 
 
+KB = 1024
+# NVIDIA: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+# AMD: "AMD Instinct MI300 Instruction Set Architecture" for registers and local memory,
+# HIP's "hardware features" for waves.
 TARGETS = (
-    Target("sm_80", "cuda", 80, 32, 163 * 1024),
-    Target("sm_90", "cuda", 90, 32, 227 * 1024),
-    Target("sm_100", "cuda", 100, 32, 227 * 1024),
-    Target("gfx942", "hip", "gfx942", 64, 64 * 1024),
+    Target("sm_80", "cuda", 80, 32, 163 * KB, 164 * KB, KB, 16),
+    Target("sm_90", "cuda", 90, 32, 227 * KB, 228 * KB, KB, 16),
+    Target("sm_100", "cuda", 100, 32, 227 * KB, 228 * KB, KB, 16),
+    Target("gfx942", "hip", "gfx942", 64, 64 * KB, 64 * KB, 0, 8),
 )
+
+# The machine of the floors: what an H200 is taken to copy a second and to multiply in
+# bfloat16. Assumed, not measured here: `make gpu` measures both.
+BANDWIDTH, PEAK = 4.3e12, 790e12
 
 
 class Figures(NamedTuple):
-    """Of one kernel on one target; `spilled` is in bytes a thread, registers on AMD."""
+    """Of one kernel on one target.
+
+    `spilled` is in bytes a thread on NVIDIA and in registers a lane on AMD; `programs`
+    is how many fit on a processor at once, of `warps` warps each. Of the products of
+    matrices, `wgmma` are a warp group's, and of those `from_registers` take an operand
+    from there.
+    """
 
     registers: int
     spilled: int
     shared: int
-    matrix_instructions: int
+    warps: int
+    programs: int
+    products: int
+    wgmma: int
     from_registers: int
 
 
-def sources() -> dict[str, tuple[Any, dict, dict]]:
-    """Every kernel by name: itself, the types of its arguments, and its constants."""
-    rows, state, column = seen("*bf16"), seen("*fp32"), seen("*fp32", last=0)
-    scalar = (rows, rows, rows, None, column, seen("*bf16", last=0))
-    vector = (rows, rows, rows, None, state, seen("*bf16", last=0))
-    sizes: dict[str, Any] = {"T": "i32", "H": "i32"}
-    heads = {"d_k": D, "d_v": D, "LATE": 0}
+def typed(value: Any, path: tuple, known: dict, attributes: dict) -> Any:
+    """The type of what a launch passes, as Triton sees it.
 
-    def tiled(kernel: str, **constants: int) -> dict:
-        choice = launch(kernel, D, D)
-        return heads | {"K": choice.K, "V": choice.V, "C": C} | constants
-
-    forward = {"S": state, "A": "*bf16", "o": rows, "last": state} | sizes
-    forward |= {"R": None, "before": None}
-    back = {"A": "*bf16", "P": None, "do": rows, "dlast": state, "dX": rows}
-    back |= {"after": rows, "dS": state} | sizes
-    chunk = {"R": rows, "do": rows, "dX": rows, "before": rows, "after": rows}
-    chunk |= {"dq": rows, "dk": rows, "dz": rows, "de": None}
-    chunk |= {"dg": column, "dbeta": column, "B_H": "i32"} | sizes
-    scores = {"x": rows, "y": rows, "log_decay": state, "W": "*bf16"} | sizes
-    system = {"L": None, "A": "*bf16"} | sizes
-    return {
-        "inverse": (
-            inverse_kernel,
-            {"tokens": scalar} | system,
-            tiled("inverse", G=1),
-        ),
-        "scan": (
-            scan_kernel,
-            {"tokens": scalar, "P": None} | forward,
-            tiled("scan", G=1),
-        ),
-        "reverse": (reverse_kernel, {"tokens": scalar} | back, tiled("reverse", G=1)),
-        "gradients": (
-            gradients_kernel,
-            {"tokens": scalar} | chunk,
-            tiled("gradients", G=1, ERASE=True),
-        ),
-        "recurrent": (
-            recurrent_kernel,
-            {"tokens": scalar, "S": state, "o": rows, "last": state} | sizes,
-            tiled("recurrent", G=1, ERASE=True),
-        ),
-        "pairs": (pairs_kernel, scores, tiled("pairs")),
-        "scan by channel": (
-            scan_kernel,
-            {"tokens": vector, "P": "*bf16"} | forward,
-            tiled("scan by channel", G=D),
-        ),
-    }
-
-
-def seen(pointer: str, last: int = 1) -> tuple:
-    """The types of a view: a pointer, and strides that sixteen divides but the last."""
-    return pointer, ("i64", "i64", "i64", last)
+    A number that sixteen divides, as every address, is compiled as such a one, and the
+    number one as itself.
+    """
+    if isinstance(value, tuple):
+        parts = enumerate(value)
+        return tuple(typed(x, (*path, i), known, attributes) for i, x in parts)
+    if isinstance(value, Tensor):
+        attributes[path] = [["tt.divisibility", 16]]
+        return {torch.bfloat16: "*bf16", torch.float32: "*fp32"}[value.dtype]
+    if not isinstance(value, int) or value == 1:
+        known[path] = value
+        return "constexpr"
+    if value % 16 == 0:
+        attributes[path] = [["tt.divisibility", 16]]
+    return "i32" if abs(value) < 2**31 else "i64"
 
 
 def compiled(name: str, target: Target) -> Any:
     """One kernel for one target, as it is launched."""
-    kernel, arguments, constants = sources()[name]
+    kernel, arguments = sources(target.name)[name]
     signature: dict[str, Any] = {}
     known: dict[tuple, Any] = {}
     attributes: dict[tuple, Any] = {}
-
-    def typed(value: Any, path: tuple) -> Any:
-        if isinstance(value, tuple):
-            return tuple(typed(x, (*path, i)) for i, x in enumerate(value))
-        if not isinstance(value, str):
-            known[path] = value
-            return "constexpr"
-        if value != "i32":
-            attributes[path] = [["tt.divisibility", 16]]
-        return value
-
-    for i, parameter in enumerate(kernel.arg_names):
-        value = constants.get(parameter, arguments.get(parameter))
-        signature[parameter] = typed(value, (i,))
+    for i, parameter in enumerate(kernel.params):
+        value = arguments[parameter.name]
+        if parameter.is_constexpr:
+            known[i,], signature[parameter.name] = value, "constexpr"
+        elif parameter.do_not_specialize:
+            signature[parameter.name] = "i32"
+        else:
+            signature[parameter.name] = typed(value, (i,), known, attributes)
     source = ASTSource(
         fn=kernel, signature=signature, constexprs=known, attrs=attributes
     )
     gpu = GPUTarget(target.backend, target.arch, target.warp)
-    return triton.compile(source, target=gpu, options=launch(name, D, D).how)
+    how = launched(name, target.name).how
+    return triton.compile(source, target=gpu, options=how)
 
 
 def figures(name: str, target: Target) -> Figures:
     """What the compiler says of it."""
     program = compiled(name, target)
-    shared = program.metadata.shared
+    shared, warps = program.metadata.shared, program.metadata.num_warps
     if target.backend == "hip":
         text = program.asm["amdgcn"]
         numbers = dict(re.findall(r"\.(vgpr_\w*count):\s*(\d+)", text))
         registers, spilled = (int(numbers[f"vgpr_{x}count"]) for x in ("", "spill_"))
-        return Figures(registers, spilled, shared, text.count("v_mfma"), 0)
-    usage = resources(program.asm["cubin"])
-    text = program.asm["ptx"]
-    matrix = re.findall(r"(?:wgmma\.mma_async|mma\.sync|tcgen05\.mma)\b", text)
-    # a second group in braces is an operand that lies in registers
-    held = re.findall(r"wgmma\.mma_async[^;]*?\}\s*,\s*\{", text)
-    return Figures(usage["REG"], usage["STACK"], shared, len(matrix), len(held))
+        products, wgmma, held = len(re.findall("v_mfma", text)), 0, 0
+    else:
+        usage, text = resources(program.asm["cubin"]), program.asm["ptx"]
+        registers, spilled = usage["REG"], usage["STACK"]
+        products = len(re.findall(r"\b(?:mma\.sync|tcgen05\.mma)\b", text))
+        wgmma = len(re.findall(r"\bwgmma\.mma_async\b", text))
+        # a second group in braces is an operand that lies in registers
+        held = len(re.findall(r"wgmma\.mma_async[^;]*?\}\s*,\s*\{", text))
+    room = programs(target, registers, shared, warps)
+    return Figures(
+        registers, spilled, shared, warps, room, products + wgmma, wgmma, held
+    )
+
+
+def programs(target: Target, registers: int, shared: int, warps: int) -> int:
+    """How many programs fit on a processor: of 32 at most, as on all targets."""
+    # registers come in eights, and a warp lies in one quarter of the processor
+    a_quarter = min(target.warps, 512 // (8 * -(-registers // 8)))
+    by_shared = target.whole // max(shared + target.taken, 1)
+    return min(32, 4 * a_quarter // warps, by_shared)
 
 
 def resources(cubin: bytes) -> dict[str, int]:
@@ -165,18 +155,72 @@ def resources(cubin: bytes) -> dict[str, int]:
     return {n: int(x) for n, x in re.findall(r"(REG|STACK):(\d+)", out.stdout)}
 
 
-def traffic() -> dict[str, int]:
-    """Bytes and multiplications of the way forward, a token and head, by launch.
+class Work(NamedTuple):
+    """What a launch does for a token and head.
 
-    `once` counts every tensor of a kernel once; `read` what its tiles ask for, of which
-    a cache may serve what is asked for again.
+    `once` counts every byte of its tensors once; `asked` what its tiles ask for, of
+    which a cache may serve what is asked for again. A multiplication with its addition
+    is two of `flops`; those of matrices are counted, also where half of one is masked.
     """
-    narrow, gates = 2 * D, 4 + 2
-    tiles = D // launch("scan", D, D).V
-    shared, own = 2 * narrow + 2 * C + gates, 2 * narrow
-    system = narrow + gates + 2 * C
+
+    once: float
+    asked: float
+    flops: float
+
+    def floor(self) -> float:
+        """Milliseconds of all tokens and heads, if bytes and products overlap."""
+        seconds = max(self.once / BANDWIDTH, self.flops / PEAK)
+        return 1e3 * seconds * B * T * H
+
+
+def work(target: str = "sm_90") -> dict[str, dict[str, Work]]:
+    """By direction and launch, for the gated delta rule."""
+    # bytes: a row of q, k, v or o; a row of a chunk's square matrix; a gate and a rate;
+    # a chunk's share of a state
+    row, square, gates, state = 2 * D, 2 * C, 4 + 2, 2 * D * D // C
+    # a row times a chunk of rows, or times a state
+    chunk, whole = 2 * C * D, 2 * D * D
+    tiles = D // launched("scan", target).V
+    back = D // launched("reverse", target).V
+    shares = D // launched("gradients", target).K
+
+    def scanned(own: int, shared: int, times: int, flops: int) -> Work:
+        return Work(own + shared, own + times * shared, flops)
+
+    # k and gates; A
+    system = scanned(row + gates + square, 0, 1, chunk)
+    every = square + gates
     return {
-        "once": system + shared + own,
-        "read": system + tiles * shared + own,
-        "multiplications": C * D + tiles * C * D + 3 * D * D + 2 * C * D,
+        "forward": {
+            "inverse": system,
+            # z, o; q, k
+            "scan": scanned(
+                2 * row, 2 * row + every, tiles, (tiles + 2) * chunk + 3 * whole
+            ),
+        },
+        "backward": {
+            "inverse": system,
+            # z, R, states; k
+            "scan, for gradients": scanned(
+                2 * row + state, row + every, tiles, chunk + 2 * whole
+            ),
+            # do, dX, states; q, k
+            "reverse": scanned(
+                2 * row + state, 2 * row + every, back, (back + 2) * chunk + 3 * whole
+            ),
+            # q, k, dq, dk, z, dz, both states, shares of dg and dbeta; R, do, dX
+            "gradients": scanned(
+                6 * row + 2 * state + 8 * shares,
+                3 * row + gates,
+                shares,
+                (2 * shares + 6) * chunk + 3 * whole,
+            ),
+        },
     }
+
+
+def traffic() -> dict[str, int]:
+    """Bytes and multiplications of the way forward, a token and head."""
+    total = Work(*map(sum, zip(*work()["forward"].values(), strict=True)))
+    once, asked, flops = map(int, total)
+    return {"once": once, "read": asked, "multiplications": flops // 2}

@@ -21,7 +21,6 @@ from ctlearn.kernels.tiles import (
     square,
     start_of,
     store_rows,
-    tokens_of,
     until_end,
 )
 
@@ -42,7 +41,10 @@ def reverse_kernel(
     """
     tiles, chunks = tl.cdiv(d_v, V), tl.cdiv(T, C)
     pair = (tl.program_id(0) // tiles).to(tl.int64)
-    q, k, _, e, log_decay, beta = tokens_of(tokens, pair, H)
+    q, k = of_head(tokens[0], pair, H), of_head(tokens[1], pair, H)
+    e = of_head(tokens[3], pair, H)
+    log_decay = of_head(tokens[4], pair, H)
+    beta = of_head(tokens[5], pair, H)
     do, dX = of_head(do, pair, H), of_head(dX, pair, H)
     i, channels = tl.arange(0, C), tl.arange(0, K)
     values = (tl.program_id(0) % tiles) * V + tl.arange(0, V)
@@ -55,19 +57,20 @@ def reverse_kernel(
         at = (pair * chunks + n) * (C * C) + square(C)
         here = of_head(after, pair * chunks + n, 1)
         store_rows(here, b_dS, channels, values, d_k, d_v)
-        g = gates_of(log_decay, start, 0, C, G, T, d_k)
-        ahead = until_end(gates_of(log_decay, start, 1, C, G, T, d_k), G)
         b_q = rows_of(q, rows, channels, T, d_k)
         b_k = rows_of(k, rows, channels, T, d_k)
         if P is None:
+            g = gates_of(log_decay, start, 0, C, G, T, d_k)
             b_P = (dot(b_q, tl.trans(b_k)) * between(g, rows, G, 0)).to(b_q.dtype)
         else:
             b_P = tl.load(P + at)
+        ahead = until_end(gates_of(log_decay, start, 1, C, G, T, d_k), G)
         b_do = rows_of(do, rows, values, T, d_v)
         b_dX = dot(tl.trans(b_P), b_do) + scaled_dot(b_k, ahead, b_dS)
         if A is not None:
             b_dX += dot(tl.trans(tl.load(A + at)), b_dX)
         store_rows(dX, b_dX, rows, values, T, d_v)
+        g = gates_of(log_decay, start, 0, C, G, T, d_k)
         if G > 0:
             b_dS *= tl.exp(tl.sum(g, 0))[:, None]
         b_dS += scaled_dot_of_rows(b_q, since_start(g, G), b_do)

@@ -22,7 +22,6 @@ from ctlearn.kernels.tiles import (
     square,
     start_of,
     store_rows,
-    tokens_of,
     until_end,
 )
 
@@ -44,8 +43,13 @@ def scan_kernel(
     """
     tiles, chunks = tl.cdiv(d_v, V), tl.cdiv(T, C)
     pair = (tl.program_id(0) // tiles).to(tl.int64)
-    q, k, z, e, log_decay, beta = tokens_of(tokens, pair, H)
-    o, R = of_head(o, pair, H), of_head(R, pair, H)
+    q, k = of_head(tokens[0], pair, H), of_head(tokens[1], pair, H)
+    e = of_head(tokens[3], pair, H)
+    log_decay = of_head(tokens[4], pair, H)
+    beta = of_head(tokens[5], pair, H)
+    z = of_head(tokens[2], pair, H)
+    o = of_head(o, pair, H)
+    R = of_head(R, pair, H)
     i, channels = tl.arange(0, C), tl.arange(0, K)
     values = (tl.program_id(0) % tiles) * V + tl.arange(0, V)
     b_S = tl.zeros([K, V], tl.float32)
@@ -64,10 +68,7 @@ def scan_kernel(
             b_q = rows_of(q, rows, channels, T, d_k)
             if P is None:
                 b_P = dot(b_q, tl.trans(b_k)) * between(g, rows, G, 0)
-            else:
-                b_P = tl.load(P + at)
-            b_P = b_P.to(b_q.dtype)
-            b_o = scaled_dot(b_q, since, b_S)
+                b_P = b_P.to(b_q.dtype)
         b_R = rows_of(z, rows, values, T, d_v).to(tl.float32)
         if A is not None:
             b_e, kept = b_k, since
@@ -81,6 +82,9 @@ def scan_kernel(
         if A is not None:
             b_R += dot(tl.load(A + at), b_R)
         if o is not None:
+            if P is not None:
+                b_P = tl.load(P + at)
+            b_o = scaled_dot(b_q, since, b_S)
             store_rows(o, b_o + dot(b_P, b_R), rows, values, T, d_v)
         if R is not None:
             store_rows(R, b_R, rows, values, T, d_v)

@@ -11,25 +11,15 @@ from ctlearn.kernels.required import tl, triton
 
 @triton.jit
 def of_head(x, pair, H):
-    """The view of head `pair` of B x H in x [B, T, H, d] or [B, T, H]."""
-    return (
-        None
-        if x is None
-        else (x[0] + (pair // H) * x[1][0] + (pair % H) * x[1][2], x[1])
-    )
+    """The view of head `pair` of B x H in x [B, T, H, d] or [B, T, H].
 
-
-@triton.jit
-def tokens_of(tokens, pair, H):
-    """The head's views of q, k, z, e, log_decay and beta."""
-    return (
-        of_head(tokens[0], pair, H),
-        of_head(tokens[1], pair, H),
-        of_head(tokens[2], pair, H),
-        of_head(tokens[3], pair, H),
-        of_head(tokens[4], pair, H),
-        of_head(tokens[5], pair, H),
-    )
+    Nothing of nothing. Triton 3.6 can neither return None nor what holds it, nor assign
+    to a tuple what holds it: what may be absent has a line of its own.
+    """
+    if x is None:
+        return  # noqa: RET502 - see above
+    else:  # noqa: RET505 - what follows must not be compiled
+        return x[0] + (pair // H) * x[1][0] + (pair % H) * x[1][2], x[1]
 
 
 @triton.jit
@@ -113,6 +103,9 @@ def since_start(g, G: tl.constexpr):
     """[C, 1] or [C, G]: what each token sees of the state before the chunk."""
     if G == 0:
         kept = tl.full([g.shape[0], 1], 1.0, tl.float32)
+    elif G == 1:
+        # as a vector: Triton 3.6 compiles no cumulative sum of a column
+        kept = tl.exp(tl.cumsum(tl.sum(g, 1), 0))[:, None]
     else:
         kept = tl.exp(tl.cumsum(g, 0))
     return kept
@@ -125,6 +118,8 @@ def until_end(g, G: tl.constexpr):
     """
     if G == 0:
         kept = tl.full([g.shape[0], 1], 1.0, tl.float32)
+    elif G == 1:
+        kept = tl.exp(tl.cumsum(tl.sum(g, 1), 0, reverse=True))[:, None]
     else:
         kept = tl.exp(tl.cumsum(g, 0, reverse=True))
     return kept

@@ -1,0 +1,93 @@
+"""Every kernel with the arguments that it is launched with, for the static report.
+
+The tensors are torch's "meta" tensors, which have a dtype and strides but no memory: of
+eight sequences of 8192 tokens, with 16 heads of 128 channels, in bfloat16.
+"""
+
+from typing import Any
+
+from ctlearn.kernels.gradients import gradients_kernel
+from ctlearn.kernels.inverse import inverse_kernel
+from ctlearn.kernels.launch import launch
+from ctlearn.kernels.memory import state_view, view
+from ctlearn.kernels.pairs import pairs_kernel
+from ctlearn.kernels.recurrent import recurrent_kernel
+from ctlearn.kernels.required import Tensor, torch
+from ctlearn.kernels.reverse import reverse_kernel
+from ctlearn.kernels.scan import scan_kernel
+
+B, T, H, D, C = 8, 8192, 16, 128, 64
+
+
+def meta(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    """A tensor without memory."""
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def sources(target: str) -> dict[str, tuple[Any, dict]]:
+    """Every kernel by name, with its arguments by name, as it is launched on a target.
+
+    What follows a comma in a name says what is other than in the gated delta rule.
+    """
+    wide = torch.float32
+    row, square = view(meta(B, T, H, D)), meta(B * H * T // C, C, C)
+    state = view(meta(B, H, D, D, dtype=wide), state=True)
+    states = state_view(meta(B * H * T // C, D, D))
+    rate, gate = view(meta(B, T, H)), view(meta(B, T, H, dtype=wide))
+    gates, L = view(meta(B, T, H, D, dtype=wide)), meta(*square.shape, dtype=wide)
+    share = view(meta(2 * B, T, H, dtype=wide))
+
+    scalar = {"tokens": (row, row, row, None, gate, rate), "G": 1}
+    vector = {"tokens": (row, row, row, None, gates, rate), "G": D}
+    plain = {"tokens": (row, row, row, None, None, None), "G": 0}
+    forgets = {"tokens": (row, row, row, None, gate, None), "G": 1}
+    gated = {"tokens": (row, row, row, None, gates, None), "G": D}
+    early = {"tokens": (row, row, row, row, gate, rate), "G": 1, "LATE": 1}
+
+    forward = {"S": state, "A": square, "P": None, "o": row, "last": state}
+    forward |= {"R": None, "before": None}
+    again = forward | {"o": None, "last": None, "R": row, "before": states}
+    back = {"A": square, "P": None, "do": row, "dlast": state, "dX": row}
+    back |= {"after": states, "dS": state}
+    chunk = {"R": row, "do": row, "dX": row, "before": states, "after": states}
+    chunk |= {"dq": row, "dk": row, "dz": row, "de": None, "dg": share, "dbeta": share}
+    chunk |= {"B_H": B * H, "ERASE": True}
+    unerased = chunk | {"dz": None, "dg": None, "dbeta": None, "ERASE": False}
+    scores = {"x": row, "y": row, "log_decay": gates}
+    step = {"S": state, "o": row, "last": state, "ERASE": True}
+
+    found = {
+        "inverse": (inverse_kernel, scalar | {"L": None, "A": square}),
+        "inverse, by channel": (inverse_kernel, vector | {"L": L, "A": square}),
+        "pairs": (pairs_kernel, scores | {"W": square}),
+        "pairs, erased late": (pairs_kernel, scores | {"W": L, "LATE": 1}),
+        "scan": (scan_kernel, scalar | forward),
+        "scan, own e read first": (scan_kernel, early | forward),
+        "scan, no erase": (scan_kernel, forgets | forward | {"A": None}),
+        "scan, no erase or decay": (scan_kernel, plain | forward | {"A": None}),
+        "scan, for gradients": (scan_kernel, scalar | again),
+        "scan by channel": (scan_kernel, vector | forward | {"P": square}),
+        "scan by channel, no erase": (
+            scan_kernel,
+            gated | forward | {"A": None, "P": square},
+        ),
+        "scan by channel, for gradients": (scan_kernel, vector | again),
+        "reverse": (reverse_kernel, scalar | back),
+        "reverse, no erase or decay": (reverse_kernel, plain | back | {"A": None}),
+        "reverse by channel": (reverse_kernel, vector | back | {"P": square}),
+        "gradients": (gradients_kernel, scalar | chunk),
+        "gradients, no erase or decay": (gradients_kernel, plain | unerased),
+        "recurrent": (recurrent_kernel, scalar | step),
+    }
+    sizes = {"T": T, "H": H, "d_k": D, "d_v": D, "C": C, "LATE": 0}
+
+    def whole(name: str, arguments: dict) -> dict:
+        choice = launched(name, target)
+        return sizes | {"K": choice.K, "V": choice.V} | arguments
+
+    return {name: (kernel, whole(name, x)) for name, (kernel, x) in found.items()}
+
+
+def launched(name: str, target: str) -> Any:
+    """How a source of this name is launched."""
+    return launch(name.partition(",")[0], D, D, target)

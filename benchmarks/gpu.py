@@ -146,17 +146,7 @@ def markdown(lines: list[list[str]], words: int) -> list[str]:
 
 def notes(rows: list[Row], limits: Ceilings) -> list[str]:
     """What stands below the table: the measured ceilings, the goals, what refused."""
-    from ctlearn.kernels import report
-
-    moved, N = report.traffic(), MAIN.B * MAIN.T * MAIN.H
-    least = limits.floor(moved["once"] * N, 2 * moved["multiplications"] * N)
-    lines = [
-        str(limits),
-        f"A token and head, our kernels for the {GDN} make {moved['multiplications']} "
-        f"multiplications and move {moved['once']} bytes if each touches each of its "
-        f"tensors once, {moved['read']} as their tiles ask: at least {least:.3f} ms at "
-        f"{MAIN}.",
-    ]
+    lines = [str(limits), *plan_of_ours(limits)]
     for row in rows:
         if row.refused:
             lines.append(
@@ -166,6 +156,26 @@ def notes(rows: list[Row], limits: Ceilings) -> list[str]:
         elif row.ours and row.form.mechanism == GDN and row.shape == MAIN:
             goals = (f"{n} {row.times[n]:.3f} of {ms} ms" for n, ms in GOALS.items())
             lines.append(f"Of its goals on an H200 there: {', '.join(goals)}.")
+    return lines
+
+
+def plan_of_ours(limits: Ceilings) -> list[str]:
+    """What our kernels move and multiply there, as the static report counts it."""
+    from ctlearn.kernels import report
+    from ctlearn.kernels.launch import here
+
+    tokens, lines = MAIN.B * MAIN.T * MAIN.H, []
+    for direction, launches in report.work(here()).items():
+        once, asked, flops = map(sum, zip(*launches.values(), strict=True))
+        floors = (
+            limits.floor(x.once * tokens, x.flops * tokens) for x in launches.values()
+        )
+        lines.append(
+            f"Going {direction}, our kernels of the {GDN} move {once:.0f} bytes a "
+            "token and head if each launch touches each of its tensors once, "
+            f"{asked:.0f} as their tiles ask, and make {flops:.0f} operations: "
+            f"at least {sum(floors):.3f} ms at {MAIN}."
+        )
     return lines
 
 

@@ -144,6 +144,8 @@ def test_the_table_is_written(asked, on_a_gpu, tmp_path, capsys):
     assert "ptxas 13.1 (/x)" in text
     assert "commit " in text
     assert "forward 2.000 of 1.0 ms, backward 2.000 of 3.5 ms" in text
+    for direction in ("forward", "backward"):
+        assert f"Going {direction}, our kernels of the gated delta rule " in text
 
 
 def test_what_is_wrong_or_refused_is_not_timed(gpu, asked, on_a_gpu, tmp_path, capsys):

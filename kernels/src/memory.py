@@ -9,6 +9,8 @@ that is k itself is read once.
 
 from typing import Any, NamedTuple
 
+from ctlearn.kernels.channel_gradients import channel_gradients_kernel
+from ctlearn.kernels.channel_scores import channel_scores_kernel
 from ctlearn.kernels.gradients import gradients_kernel
 from ctlearn.kernels.inverse import inverse_kernel
 from ctlearn.kernels.launch import launch, padded
@@ -37,8 +39,8 @@ def chunkwise(
 ) -> tuple[Tensor, Tensor]:
     """Every chunk's triangular system, then a scan over the chunks: two kernels.
 
-    A decay by channel takes two more, for the scores it decays, and has no gradient
-    here: to ask for one raises NotImplementedError, `ctlearn.layers.backward` has it.
+    A decay by channel takes two more, for the scores it decays. All arguments have
+    their gradients, once: those of gradients are `ctlearn.layers.memory`'s to find.
     q, k, z and e are of one dtype, float32, float16 or bfloat16; sums and the last
     state are float32. chunk_size is 16, 32 or 64. Raises ValueError or TypeError for
     what does not fit.
@@ -116,8 +118,7 @@ def forward(
     """Outputs and last state; an e of None stands for k if anything is erased."""
     run = Run(Tokens(q, k, z, e, log_decay, beta), erase, read_first, chunk_size)
     o, last = run.rows(z), run.state(k)
-    P = run.scores() if run.by_channel else None
-    run.scan(S, run.inverses(), P, o=o, last=last)
+    run.scan(S, run.inverses(), run.scores(), o=o, last=last)
     return o, last
 
 
@@ -154,8 +155,9 @@ def backward(
     R, before = run.rows(z), run.states()
     run.scan(S, A, None, R=R, before=before)
     dX, after, dS = run.rows(z), run.states(), run.state(k)
-    run.reverse(A, do, dlast, dX, after, dS)
-    return [*run.gradients(R, do, dX, before, after), dS]
+    run.reverse(A, run.scores(), do, dlast, dX, after, dS)
+    found = run.channel_gradients if run.by_channel else run.gradients
+    return [*found(R, do, dX, before, after), dS]
 
 
 @backward.register_fake
@@ -171,12 +173,7 @@ def _keep(ctx: Any, inputs: tuple, output: tuple) -> None:
 
 def _gradients(ctx: Any, do: Tensor, dlast: Tensor) -> tuple:
     tensors = ctx.saved_tensors
-    log_decay, S = tensors[4], tensors[6]
-    if log_decay is not None and log_decay.dim() == 4:
-        raise NotImplementedError(
-            "log_decay: no kernel has the gradient of a decay by channel; "
-            "ctlearn.layers.backward.chunkwise has"
-        )
+    S = tensors[6]
     *found, dS = backward(*tensors, do, dlast, *ctx.how)
     rest = iter(found)
     given = [None if x is None else next(rest) for x in tensors[:6]]
@@ -280,8 +277,10 @@ class Run:
             )  # fmt: skip
         return A
 
-    def scores(self) -> Tensor:
-        """Every chunk's P, the queries' scores under a decay by channel."""
+    def scores(self) -> Tensor | None:
+        """Every chunk's P, the queries' scores, under a decay by channel."""
+        if not self.by_channel:
+            return None
         P = self.squares(self.tokens.k.dtype)
         self.pairs(self.tokens.q, P, late=0)
         return P
@@ -312,6 +311,7 @@ class Run:
     def reverse(
         self,
         A: Tensor | None,
+        P: Tensor | None,
         do: Tensor,
         dlast: Tensor,
         dX: Tensor,
@@ -321,7 +321,7 @@ class Run:
         """The way back: into dX, the states' gradients behind chunks, and dS."""
         choice = launch("reverse" + self.by, self.d_k, self.d_v)
         reverse_kernel[self.heads_and_tiles(choice.V)](
-            self.views, A, None, view(do), view(dlast, state=True),
+            self.views, A, P, view(do), view(dlast, state=True),
             view(dX), state_view(after), view(dS, state=True),
             self.T, self.H, self.d_k, self.d_v,
             C=self.C, K=padded(self.d_k), V=choice.V, G=self.G, LATE=self.late,
@@ -334,30 +334,76 @@ class Run:
         """Those of the tokens that are given, once all chunks' states are known."""
         tokens, choice = self.tokens, launch("gradients", self.d_k, self.d_v)
         shares = triton.cdiv(self.d_k, choice.K)
-        rates = shares * self.B, self.T, self.H
-
-        def share(x: Tensor | None) -> Tensor | None:
-            return None if x is None else self.empty(*rates, dtype=torch.float32)
-
         dq, dk = self.rows(tokens.q), self.rows(tokens.k)
         dz = None if tokens.beta is None else self.rows(tokens.z)
         de = None if tokens.e is None else self.rows(tokens.e)
-        dg, dbeta = share(tokens.log_decay), share(tokens.beta)
+        dg = self.shares(tokens.log_decay, shares)
+        dbeta = self.shares(tokens.beta, shares)
         if self.chunks:
             gradients_kernel[(self.chunks * shares,)](
                 self.views, view(R), view(do), view(dX),
                 state_view(before), state_view(after),
-                *map(view, (dq, dk, dz, de, dg, dbeta)),
+                *map(view, (dq, dk, dz, de)), shares_view(dg), shares_view(dbeta),
                 self.T, self.H, self.B * self.H, self.d_k, self.d_v,
                 C=self.C, K=choice.K, V=choice.V, G=self.G, LATE=self.late,
                 ERASE=self.erase, **choice.how,
             )  # fmt: skip
-        found = [dq, dk, dX if dz is None else dz, de]
-        for x, parts in ((tokens.log_decay, dg), (tokens.beta, dbeta)):
-            if parts is not None:
-                whole = parts.unflatten(0, (shares, self.B)).sum(0)
-                found.append(whole.to(x.dtype))
+        dg, dbeta = whole(dg, tokens.log_decay), whole(dbeta, tokens.beta)
+        found = dq, dk, dX if dz is None else dz, de, dg, dbeta
         return [x for x in found if x is not None]
+
+    def channel_gradients(
+        self, R: Tensor, do: Tensor, dX: Tensor, before: Tensor, after: Tensor
+    ) -> list[Tensor]:
+        """For decays by channel: of scores, then of queries, then of what is erased."""
+        q, k, z, e, log_decay, beta = self.tokens
+        shares = triton.cdiv(self.d_k, launch("channel gradients", self.d_k).K)
+        dq, dk, dg = map(self.rows, (q, k, log_decay))
+        dz = None if beta is None else self.rows(z)
+        dP, dM, de = self.squares(k.dtype), None, None
+        if self.erase:
+            dM, de = self.squares(k.dtype), self.rows(k)
+        # the last share is that of the values
+        dbeta = self.shares(beta, 1 + shares * self.erase)
+        if self.chunks:
+            choice = launch("channel scores", self.d_k, self.d_v)
+            channel_scores_kernel[(self.chunks,)](
+                self.views[2], self.views[5], view(R), view(do), view(dX), dP, dM,
+                view(dz), None if dbeta is None else view(dbeta[-1]),
+                self.T, self.H, self.d_v,
+                C=self.C, V=choice.V, LATE=self.late, **choice.how,
+            )  # fmt: skip
+            states = state_view(before), state_view(after)
+            keys = view(dk), view(dg)
+            self.readers(
+                self.views[0], None, view(do), view(R), dP, *states, view(dq), *keys,
+                None, late=0,
+            )  # fmt: skip
+            if self.erase:
+                erased = self.views[1 if e is None else 3]
+                self.readers(
+                    erased, self.views[5], view(dX), None, dM, states[0], None,
+                    view(de), *keys, shares_view(dbeta), late=self.late,
+                )  # fmt: skip
+        if e is None and de is not None:
+            dk, de = dk + de, None
+        found = dq, dk, dX if dz is None else dz, de, dg, whole(dbeta, beta)
+        return [x for x in found if x is not None]
+
+    def readers(self, x: tuple, beta: tuple | None, *arrays: Any, late: int) -> None:
+        """The gradients of queries, or of what is erased, and of the keys they meet."""
+        choice = launch("channel gradients", self.d_k, self.d_v)
+        channel_gradients_kernel[(self.chunks * triton.cdiv(self.d_k, choice.K),)](
+            x, self.views[1], self.views[4], beta, *arrays,
+            self.T, self.H, self.B * self.H, self.d_k, self.d_v,
+            C=self.C, K=choice.K, V=choice.V, LEVELS=self.C.bit_length() - 1,
+            LATE=late, **choice.how,
+        )  # fmt: skip
+
+    def shares(self, x: Tensor | None, n: int) -> Tensor | None:
+        """Room for n shares of the gradient of x [B, T, H], if there is x."""
+        shape = n, self.B, self.T, self.H
+        return None if x is None else self.empty(*shape, dtype=torch.float32)
 
     def heads_and_tiles(self, V: int) -> tuple[int]:
         """A grid of a program for each head and V columns of its values."""
@@ -377,6 +423,16 @@ def view(x: Tensor | None, state: bool = False) -> tuple | None:
 def state_view(x: Tensor | None) -> tuple | None:
     """Of states [n, d_k, d_v], one a chunk: the chunk is the batch, of one head."""
     return None if x is None else view(x[:, None], state=True)
+
+
+def shares_view(x: Tensor | None) -> tuple | None:
+    """Of shares [n, B, T, H]: one after another along the batch."""
+    return None if x is None else view(x.flatten(0, 1))
+
+
+def whole(shares: Tensor | None, x: Tensor | None) -> Tensor | None:
+    """The sum of the shares of the gradient of x, in its dtype."""
+    return None if shares is None or x is None else shares.sum(0).to(x.dtype)
 
 
 def strides(x: Tensor) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Layers whose tensors go to the kernels: the same numbers, and one graph."""
+"""Layers whose tensors go to the kernels: the same numbers, gradients and one graph."""
 
 import pytest
 
@@ -47,6 +47,22 @@ def test_a_layer_runs_on_the_kernels(kind, on_kernels):
             outputs.append(y)
         expected, _ = same(x)
     torch.testing.assert_close(torch.cat(outputs, 1), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_layer_learns_on_the_kernels(on_kernels):
+    """Case 45: by channel too, with an e of its own read first."""
+    layer, same, x = both(RWKV7, on_kernels)
+    found = []
+    for form in (layer, same):
+        # what starts at zero hides what is in front of it
+        torch.manual_seed(2)
+        for weight in form.parameters():
+            if weight.dim() > 1 and not weight.any():
+                torch.nn.init.normal_(weight)
+        y, _ = form(x)
+        found.append(torch.autograd.grad(y.square().sum(), list(form.parameters())))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
 
 def test_a_layer_on_the_kernels_is_one_graph(on_kernels):

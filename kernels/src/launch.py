@@ -9,6 +9,7 @@ channels in bfloat16.
 import functools
 from typing import NamedTuple
 
+from ctlearn.kernels.assembler import choose
 from ctlearn.kernels.required import torch
 
 
@@ -46,13 +47,22 @@ CHOICES: dict[str, dict[str, Choice]] = {
     # Few value columns, so that there are programs enough and the state [128, 32] takes
     # 32 registers of a thread. Four warps, so that a program takes half an SM's
     # registers. On sm_80 operands of products lie in registers, not in shared memory:
-    # there they are shared out to eight warps.
-    "scan": {"": Choice(4, 2, V=32), "sm_80": Choice(8, 2, V=32)},
+    # there they are shared out to eight warps. On sm_90 what loads ahead keeps is a few
+    # registers too many for ptxas 13.1, which it needs.
+    "scan": {
+        "": Choice(4, 2, V=32),
+        "sm_80": Choice(8, 2, V=32),
+        "sm_90": Choice(4, 1, V=32),
+    },
     # A tile of decays [64, 128] in float32 is 32 registers each of a thread of eight
     # warps, and q, k and e are scaled in registers. Loaded ahead, the tiles would take
-    # most of the shared memory. On sm_100 a state of 32 columns is two registers too
-    # many.
-    "scan by channel": {"": Choice(8, 1, V=32), "sm_100": Choice(8, 1, V=16)},
+    # most of the shared memory. On sm_90 and sm_100 a state of 32 columns is a few
+    # registers too many.
+    "scan by channel": {
+        "": Choice(8, 1, V=32),
+        "sm_90": Choice(8, 1, V=16),
+        "sm_100": Choice(8, 1, V=16),
+    },
     # As "scan", which it runs back.
     "reverse": {"": Choice(4, 2, V=32), "sm_80": Choice(8, 2, V=32)},
     "reverse by channel": {"": Choice(8, 1, V=32), "sm_100": Choice(8, 1, V=16)},
@@ -114,10 +124,17 @@ def kind(major: int, amd: bool) -> str:
 
 @functools.cache
 def here() -> str:
-    """The target of this machine's GPU, and sm_90 where kernels are interpreted."""
+    """The target of this machine's GPU, and sm_90 where kernels are interpreted.
+
+    On Hopper, Triton is given an assembler that is new enough; raises RuntimeError
+    where there is none.
+    """
     if not torch.cuda.is_available():
         return "sm_90"
-    return kind(torch.cuda.get_device_capability()[0], bool(torch.version.hip))
+    target = kind(torch.cuda.get_device_capability()[0], bool(torch.version.hip))
+    if target == "sm_90":
+        choose()
+    return target
 
 
 def launch(kernel: str, d_k: int, d_v: int = 1, target: str | None = None) -> Launch:

@@ -18,7 +18,7 @@ import pytest
 torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
 pytest.importorskip("triton", reason='no Triton: pip install "ctlearn[torch]" on Linux')
 
-from ctlearn.kernels import assembler, memory  # noqa: E402
+from ctlearn.kernels import assembler, launch, memory  # noqa: E402
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
 DEVICE = "cuda" if memory.COMPILED else "cpu"
@@ -90,6 +90,8 @@ def test_a_file_that_was_asked_for_is_missed(asked, monkeypatch, tmp_path, capsy
 @pytest.fixture
 def on_a_gpu(gpu, monkeypatch):
     """All steps, small, but what only a GPU can do; the tests' result can be set."""
+    # asked once, and so before there seems to be another GPU
+    launch.here()
     shape = gpu.Shape(1, 9, 2)
     forms = [f for f in gpu.FORMS if f.library == "ctlearn" and f.mechanism == gpu.GDN]
     forms.append(gpu.FORMS[-1])

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
+torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
 pytest.importorskip("triton", reason='no Triton: pip install "ctlearn[torch]" on Linux')
 
-from ctlearn.kernels import assembler
+from ctlearn.kernels import assembler, launch  # noqa: E402
 
 OLD, NEW, NEWER = (
     assembler.Ptxas(path, version)
@@ -73,3 +73,15 @@ def test_the_variable_is_that_of_the_one_in_use(tool, variable, monkeypatch):
     monkeypatch.setattr(compiler, "get_ptxas", lambda _: own)
     assert assembler.assemblers().variable == variable
     assert assembler.assemblers().own.path == own.path
+
+
+@pytest.mark.parametrize(("major", "times"), [(8, 0), (9, 1), (10, 0)])
+def test_hopper_has_it_chosen_before_a_kernel_runs(major, times, monkeypatch):
+    """Case 40: the launch is asked for first."""
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (major, 0))
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(launch, "choose", lambda: chosen.append("one"))
+    assert launch.here.__wrapped__() == launch.kind(major, amd=False)
+    assert len(chosen) == times

@@ -6,6 +6,8 @@ eight sequences of 8192 tokens, with 16 heads of 128 channels, in bfloat16.
 
 from typing import Any
 
+from ctlearn.kernels.channel_gradients import channel_gradients_kernel
+from ctlearn.kernels.channel_scores import channel_scores_kernel
 from ctlearn.kernels.gradients import gradients_kernel
 from ctlearn.kernels.inverse import inverse_kernel
 from ctlearn.kernels.launch import launch
@@ -53,6 +55,13 @@ def sources(target: str) -> dict[str, tuple[Any, dict]]:
     chunk |= {"dq": row, "dk": row, "dz": row, "de": None, "dg": share, "dbeta": share}
     chunk |= {"B_H": B * H, "ERASE": True}
     unerased = chunk | {"dz": None, "dg": None, "dbeta": None, "ERASE": False}
+    products = {"z": row, "beta": rate, "R": row, "do": row, "dX": row, "dP": square}
+    products |= {"dM": square, "dz": row, "dbeta": share}
+    queries = {"x": row, "k": row, "log_decay": gates, "beta": None, "y": row, "R": row}
+    queries |= {"dW": square, "before": states, "after": states, "dx": row, "dk": row}
+    queries |= {"dg": gates, "dbeta": None, "B_H": B * H, "LEVELS": 6}
+    # what is read early has one step more than what is not
+    erased = {"R": None, "after": None, "beta": rate, "dbeta": share, "LATE": 1}
     scores = {"x": row, "y": row, "log_decay": gates}
     step = {"S": state, "o": row, "last": state, "ERASE": True}
 
@@ -77,6 +86,9 @@ def sources(target: str) -> dict[str, tuple[Any, dict]]:
         "reverse by channel": (reverse_kernel, vector | back | {"P": square}),
         "gradients": (gradients_kernel, scalar | chunk),
         "gradients, no erase or decay": (gradients_kernel, plain | unerased),
+        "channel scores": (channel_scores_kernel, products),
+        "channel gradients": (channel_gradients_kernel, queries),
+        "channel gradients, erased late": (channel_gradients_kernel, queries | erased),
         "recurrent": (recurrent_kernel, scalar | step),
     }
     sizes = {"T": T, "H": H, "d_k": D, "d_v": D, "C": C, "LATE": 0}

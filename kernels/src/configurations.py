@@ -17,6 +17,9 @@ from ctlearn.kernels.recurrent import recurrent_kernel
 from ctlearn.kernels.required import Tensor, torch
 from ctlearn.kernels.reverse import reverse_kernel
 from ctlearn.kernels.scan import scan_kernel
+from ctlearn.kernels.ttt_linear_local import ttt_linear_local_kernel
+from ctlearn.kernels.ttt_linear_reverse import ttt_linear_reverse_kernel
+from ctlearn.kernels.ttt_linear_scan import ttt_linear_scan_kernel
 
 B, T, H, D, C = 8, 8192, 16, 128, 64
 
@@ -65,7 +68,7 @@ def sources(target: str) -> dict[str, tuple[Any, dict]]:
     scores = {"x": row, "y": row, "log_decay": gates}
     step = {"S": state, "o": row, "last": state, "ERASE": True}
 
-    found = {
+    found = learner() | {
         "inverse": (inverse_kernel, scalar | {"L": None, "A": square}),
         "inverse, by channel": (inverse_kernel, vector | {"L": L, "A": square}),
         "pairs": (pairs_kernel, scores | {"W": square}),
@@ -98,6 +101,43 @@ def sources(target: str) -> dict[str, tuple[Any, dict]]:
         return sizes | {"K": choice.K, "V": choice.V} | arguments
 
     return {name: (kernel, whole(name, x)) for name, (kernel, x) in found.items()}
+
+
+def learner() -> dict[str, tuple[Any, dict]]:
+    """TTT-Linear's kernels as a released layer launches them: its heads have 64."""
+    wide, d, b = torch.float32, D // 2, 16
+    row, rate = view(meta(B, T, H, d)), view(meta(B, T, H))
+    own, rates = view(meta(B, T, H, d, dtype=wide)), view(meta(B, T, H, dtype=wide))
+    W = view(meta(B, H, d, d, dtype=wide), state=True)
+    bias = view(meta(B, 1, H, d, dtype=wide))
+    norm, n = view(meta(B, 2, H, d, dtype=wide)), B * H * T // b
+    before = state_view(meta(n, d, d, dtype=wide))
+    biases, norms = (state_view(meta(n, rows, d, dtype=wide)) for rows in (1, 2))
+    given = {"tokens": (row, row, row, rate), "norm": norm}
+    given |= {"reader_rate": meta(b, dtype=wide)}
+    given |= {"d_k": d, "d_v": d, "K": d, "V": d, "b": b, "C": b}
+    kept = {"before": before, "before_bias": biases}
+    forward = given | {"W": W, "bias": bias, "before": None, "before_bias": None}
+    forward |= {"o": row, "last": W, "last_bias": bias}
+    found = given | {"z": own, "dz": own, "du": own}
+    local = found | kept | {"do": row, "dq": row, "dk": own, "dnorm": norms}
+    back = found | {"before": before, "dlast": W, "dlast_bias": bias, "dk_own": own}
+    back |= {"dk": row, "dv": row, "dbeta": rates, "dnorm": norm, "dW": W}
+    return {
+        "ttt_linear_scan": (ttt_linear_scan_kernel, forward),
+        "ttt_linear_scan, for gradients": (
+            ttt_linear_scan_kernel,
+            forward | kept | {"o": None, "last": None, "last_bias": None},
+        ),
+        "ttt_linear_local": (
+            ttt_linear_local_kernel,
+            local | {"dr": meta(n, b, dtype=wide)},
+        ),
+        "ttt_linear_reverse": (
+            ttt_linear_reverse_kernel,
+            back | {"dbias": bias, "dr": meta(B, H, dtype=wide)},
+        ),
+    }
 
 
 def launched(name: str, target: str) -> Any:

@@ -168,7 +168,7 @@ def test_the_future_is_not_read(given):
 
 def test_any_strides(given):
     """Case 34: views of one array, what is turned or expanded; a gradient of a sum."""
-    plain = given(9, (16, 16), 4, True, True, heads=(2, 2))
+    plain = given(3, (16, 16), 2, True, True, heads=(2, 2))
     plain["beta"] = plain["beta"][:, :, :1].expand_as(plain["beta"]).contiguous()
     fused = torch.cat([plain[n] for n in "qkv"], -1)
     views = dict(zip("qkv", fused.split(16, -1), strict=True))
@@ -179,7 +179,7 @@ def test_any_strides(given):
     found = []
     for x in (plain, plain | views):
         x = {n: a.detach().requires_grad_() for n, a in x.items()}
-        o = answers(ttt_linear.chunkwise, x, 4)["o"]
+        o = answers(ttt_linear.chunkwise, x, 2)["o"]
         found.append([o, *torch.autograd.grad(o.sum(), list(x.values()))])
     assert all(map(torch.equal, *found))
 
@@ -194,8 +194,8 @@ def test_offsets_are_of_64_bits(axis, given, unreached):
 
 def test_large_counts_are_on_the_first_axis_of_the_grid(given, grids):
     """Case 38: the others end at 65,535."""
-    results(ttt_linear.chunkwise, given(5, (8, 8), 4, True, True, heads=(2, 3)), 4)
-    assert sorted(grids) == [(6,), (6,), (6,), (12,)]
+    results(ttt_linear.chunkwise, given(3, (8, 8), 2, True, True, heads=(1, 3)), 2)
+    assert sorted(grids) == [(3,), (3,), (3,), (6,)]
 
 
 def test_a_layer_runs_on_it_on_a_gpu(gap, device, monkeypatch):
@@ -225,16 +225,16 @@ def test_a_layer_runs_on_it_on_a_gpu(gap, device, monkeypatch):
     held(ours, truth, own, gap)
 
 
-@pytest.mark.parametrize("case", [CASES[3], CASES[4]], ids=str)
-def test_the_operator_keeps_its_contract(case, given):
+def test_the_operator_keeps_its_contract(given):
     """Schema, fakes, and no result that shares memory with an argument."""
-    x = {n: a.requires_grad_() for n, a in given(*case).items()}
+    x = given(3, (8, 8), 2, True, True)
+    x = {n: a.requires_grad_() for n, a in x.items()}
     order = (*TOKENS, "reader_rate", "norm", "W", "b")
-    torch.library.opcheck(ttt_linear.forward, (*map(x.get, order), case[2]))
+    torch.library.opcheck(ttt_linear.forward, (*map(x.get, order), 2))
 
 
 def test_compiled_whole_it_is_the_same(given):
-    x = given(9, (8, 8), 4, True, True)
+    x = given(5, (8, 8), 4, True, True)
 
     def form(**arguments):
         return ttt_linear.chunkwise(**arguments)

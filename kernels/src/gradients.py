@@ -71,11 +71,11 @@ def gradients_kernel(
     chunk = (tl.program_id(0) // shares).to(tl.int64)
     pair, start = chunk // chunks, (chunk % chunks).to(tl.int32) * C
     q, k = of_head(tokens[0], pair, H), of_head(tokens[1], pair, H)
+    R, do, dX = of_head(R, pair, H), of_head(do, pair, H), of_head(dX, pair, H)
     z = of_head(tokens[2], pair, H)
     e = of_head(tokens[3], pair, H)
     log_decay = of_head(tokens[4], pair, H)
     beta = of_head(tokens[5], pair, H)
-    R, do, dX = of_head(R, pair, H), of_head(do, pair, H), of_head(dX, pair, H)
     dq, dk = of_head(dq, pair, H), of_head(dk, pair, H)
     de = of_head(de, pair, H)
     dz = of_head(dz, pair, H)

@@ -303,8 +303,8 @@ def test_a_layer_may_be_given_either(form, tokens, gap):
     ours, theirs = getattr(attention, form), getattr(layers, form)
     assert inspect.signature(ours) == inspect.signature(theirs)
     window = {"window": 7} if form.startswith("sliding") else {}
-    angle = torch.tensor([0.7, 0.01])
     q, k, v, _ = tokens(20, (8, 12))
+    angle = torch.tensor([0.7, 0.01], device=q.device)
     o, S = theirs(q, k, v, angle=angle, **window)
     cache, pieces = None, []
     for part in zip(*(x.split([11, 1, 8], 1) for x in (q, k, v)), strict=True):

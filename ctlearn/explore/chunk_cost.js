@@ -87,8 +87,8 @@ function grid(parent, axes) {
 }
 
 function curve(parent, axes, sizes, times, attributes) {
-  const points = sizes.map((size, i) => `${axes.x(size)} ${axes.y(times[i])}`);
-  parent.append(shape("path", { d: `M${points.join("L")}`, ...attributes }));
+  const d = joined(sizes.map(axes.x), times.map(axes.y));
+  parent.append(shape("path", { d, ...attributes }));
 }
 
 // One of the two terms, as far as it lies in the picture; its name stands at that end
@@ -128,17 +128,6 @@ function marker(parent, axes, numbers) {
   );
 }
 
-// Labels at the right end, moved apart where they would lie on each other.
-function labels(parent, x, all) {
-  const placed = [...all].sort((one, other) => one.y - other.y);
-  placed.forEach((one, i) => {
-    if (i) one.y = Math.max(one.y, placed[i - 1].y + 15);
-  });
-  for (const { y, text, kind } of placed) {
-    write(parent, x, y + 4, text, { class: kind });
-  }
-}
-
 function draw(numbers, view) {
   const { width } = view;
   const axes = axesOf(numbers, width);
@@ -166,11 +155,9 @@ function draw(numbers, view) {
     write(plot, x, y - 14, "best", above);
   }
   marker(plot, axes, numbers);
-  labels(plot, axes.right + 8, [
-    { y: axes.y(totals[last]), text: "chunkwise", kind: "x-fill-key" },
-    ...plans.map(([text, seconds, role]) => {
-      return { y: axes.y(seconds), text, kind: `x-fill-${role}` };
-    }),
+  endLabels(plot, axes.right + 8, [
+    { y: axes.y(totals[last]), text: "chunkwise", role: "key" },
+    ...plans.map(([text, seconds, role]) => ({ y: axes.y(seconds), text, role })),
   ]);
   return [plot];
 }

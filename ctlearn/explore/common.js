@@ -60,6 +60,22 @@ function directions(x) {
   });
 }
 
+// Vectors of length one: at similarity 0 they point anywhere, and at 1 in the one
+// direction that all share.
+function similar(seed, [own, shared], rows, columns, similarity) {
+  const [all] = directions(normal(seed, shared, 1, columns));
+  const [near, far] = [Math.sqrt(similarity), Math.sqrt(1 - similarity)];
+  const mixed = directions(normal(seed, own, rows, columns)).map((row) =>
+    row.map((x, j) => near * all[j] + far * x),
+  );
+  return directions(mixed);
+}
+
+// x + factor y, matrices of one shape.
+function plus(x, y, factor = 1) {
+  return x.map((row, i) => row.map((entry, j) => entry + factor * y[i][j]));
+}
+
 // What a memory answers, S' q, and the memory with one more write at key k.
 function ask(S, q) {
   const answer = new Array(S[0].length).fill(0);
@@ -71,6 +87,29 @@ function ask(S, q) {
 
 function remember(S, key, change, kept = 1) {
   return S.map((row, i) => row.map((x, j) => kept * x + key[i] * change[j]));
+}
+
+// The memory before the first pair and after each, by one of three rules.
+function statesOf({ k, v }, { rule, alpha, beta }) {
+  const states = [table(k[0].length, v[0].length, () => 0)];
+  k.forEach((key, m) => {
+    const S = states[m];
+    const kept = rule === "decay" ? alpha : 1;
+    let change = v[m];
+    if (rule === "delta") {
+      const seen = ask(S, key);
+      change = v[m].map((value, j) => beta * (value - seen[j]));
+    }
+    states.push(remember(S, key, change, kept));
+  });
+  return states;
+}
+
+function softmax(scores) {
+  const largest = Math.max(...scores);
+  const weights = scores.map((score) => Math.exp(score - largest));
+  const sum = weights.reduce((total, one) => total + one, 0);
+  return weights.map((weight) => weight / sum);
 }
 
 function clamp(x, low, high) {
@@ -150,15 +189,40 @@ function write(parent, x, y, text, attributes = {}) {
   parent.append(shape("text", { x, y, ...attributes }, ...parts));
 }
 
+// A small text, around its place or beside it.
+function tick(parent, x, y, text, anchor = "middle", role = "") {
+  const kind = role ? `x-tick x-fill-${role}` : "x-tick";
+  write(parent, x, y, text, { class: kind, "text-anchor": anchor });
+}
+
+// The path through points given by what lies across and what lies up.
+function joined(across, up) {
+  return `M${across.map((x, i) => `${x} ${up[i]}`).join("L")}`;
+}
+
+// Labels at the right end, moved apart where they would lie on each other.
+function endLabels(parent, x, all) {
+  const placed = [...all].sort((one, other) => one.y - other.y);
+  placed.forEach((one, i) => {
+    if (i) one.y = Math.max(one.y, placed[i - 1].y + 15);
+  });
+  for (const { y, text, role } of placed) {
+    write(parent, x, y + 4, text, { class: `x-fill-${role}` });
+  }
+}
+
 // A matrix: positive entries in the colour of a role, negative ones in ink with a minus
-// sign, both fading to the ground at zero. `limit` is shown at full strength.
-function heat(parent, matrix, { x, y, width, height, role, limit, faint }) {
+// sign, both fading to the ground at zero. `limit` is shown at full strength. Without
+// `signs` there is room for the numbers themselves.
+function heat(parent, matrix, { x, y, width, height, role, limit, ...more }) {
+  const { faint, signs = true } = more;
   if (!matrix.length) return;
   const [rows, columns] = [matrix.length, matrix[0].length];
   const gap = Math.min(width, height) < 9 ? 0 : 1;
   const frame = { x, y, width: columns * width - gap, height: rows * height - gap };
   const group = shape("g", {}, shape("rect", { ...frame, class: "x-frame" }));
-  const dash = Math.min(width, height) >= 7 && Math.min(width, height) * 0.16;
+  const least = Math.min(width, height);
+  const dash = signs && least >= 7 && least * 0.16;
   for (const i of range(rows)) {
     for (const j of range(columns)) {
       const strength = clamp(matrix[i][j] / limit, -1, 1);
@@ -179,9 +243,10 @@ function heat(parent, matrix, { x, y, width, height, role, limit, faint }) {
   parent.append(group);
 }
 
-// Lines over 1, 2, ..., n. Each of `lines` has values, a role or none, a dash, a label.
-// What lies where in the chart is returned.
-function chart(parent, { x, y, width, height, title, across, lines, band, mark }) {
+// Lines over 1, 2, ..., n, or `from` another number on. Each of `lines` has values, a
+// role or none, a dash, a label. What lies where in the chart is returned.
+function chart(parent, { x, y, width, height, title, across, lines, ...more }) {
+  const { band, mark, from = 1 } = more;
   const n = lines[0].values.length;
   const highest = Math.max(...lines.flatMap((line) => line.values), 0.1);
   const top = above(Math.max(highest, ...(band ? band.high : [])));
@@ -201,7 +266,7 @@ function chart(parent, { x, y, width, height, title, across, lines, band, mark }
   }
   for (const i of new Set([0, n - 1])) {
     const at = { class: "x-tick", "text-anchor": "middle" };
-    write(group, acrossAt(i), y + height + 16, String(i + 1), at);
+    write(group, acrossAt(i), y + height + 16, String(i + from), at);
   }
   const middle = { class: "x-tick", "text-anchor": "middle" };
   write(group, (left + right) / 2, y + height + 16, across, middle);
@@ -262,6 +327,15 @@ function handle({ id, label, min, max, now, said, kinds = "", pick }, ...parts) 
   return shape("g", all, ...parts);
 }
 
+// A knob with a letter on it, alone or at the end of what `parts` draw.
+function knob(parent, { cx, cy, role, text, parts = [], ...what }) {
+  const round = { cx, cy, class: `x-knob x-stroke-${role}` };
+  const touch = shape("circle", { cx, cy, r: 16, class: "x-touch" });
+  const node = handle(what, ...parts, touch, shape("circle", { ...round, r: 10 }));
+  tick(node, cx, cy + 4, text);
+  parent.append(node);
+}
+
 // A direction in the plane that can be turned by hand: a line from the centre of a dial
 // and a knob at its end.
 function spoke(parent, { cx, cy, radius, angle, role, id, label, text, ...more }) {
@@ -269,14 +343,9 @@ function spoke(parent, { cx, cy, radius, angle, role, id, label, text, ...more }
   const [x, y] = [cx + radius * right, cy - radius * up];
   const said = more.said ?? `${angle} degrees`;
   const limits = { min: -180, max: 180, now: angle, said };
-  const node = handle(
-    { id, label, kinds: more.kinds, pick: more.pick, ...limits },
-    shape("line", { x1: cx, y1: cy, x2: x, y2: y, class: `x-line x-stroke-${role}` }),
-    shape("circle", { cx: x, cy: y, r: 16, class: "x-touch" }),
-    shape("circle", { cx: x, cy: y, r: 10, class: `x-knob x-stroke-${role}` }),
-  );
-  write(node, x, y + 4, text, { class: "x-tick", "text-anchor": "middle" });
-  parent.append(node);
+  const line = { x1: cx, y1: cy, x2: x, y2: y, class: `x-line x-stroke-${role}` };
+  const what = { id, label, kinds: more.kinds, pick: more.pick, ...limits };
+  knob(parent, { cx: x, cy: y, role, text, parts: [shape("line", line)], ...what });
 }
 
 // The direction of a point in whole degrees, from −180 to 180.
@@ -286,6 +355,11 @@ function degrees([right, up]) {
 
 function turned(angle, steps) {
   return ((angle + 5 * steps + 540) % 360) - 180;
+}
+
+// The directions of keys once that of the handle "key-0", "key-1", ... is moved.
+function withTurned(angles, id, next) {
+  return angles.map((angle, i) => (id === `key-${i}` ? next(angle) : angle));
 }
 
 // ---------------------------------------------------------------- addresses

@@ -34,6 +34,22 @@ def uniform(seed: int, stream: int, i: Any, j: Any) -> np.ndarray:
     return (word.astype(float) + 0.5) / 2**32
 
 
+def directions(
+    seed: int, own: int, shared: int, rows: int, columns: int, similarity: float
+) -> np.ndarray:
+    """Vectors [rows, columns] of length one, from streams `own` and `shared`.
+
+    At similarity 0 they point anywhere, and at 1 in the one direction that all share.
+    """
+    x, towards = normal(seed, own, rows, columns), normal(seed, shared, 1, columns)
+    return unit(np.sqrt(similarity) * unit(towards) + np.sqrt(1 - similarity) * unit(x))
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    """Rows of x brought to length one."""
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
 def normal(seed: int, stream: int, rows: int, columns: int) -> np.ndarray:
     """Standard normal numbers [rows, columns], by Box and Muller."""
     i, j = np.ogrid[:rows, :columns]

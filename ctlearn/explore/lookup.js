@@ -15,13 +15,6 @@ function valuesOf(facts) {
   );
 }
 
-function softmax(scores) {
-  const largest = Math.max(...scores);
-  const weights = scores.map((score) => Math.exp(score - largest));
-  const sum = weights.reduce((total, one) => total + one, 0);
-  return weights.map((weight) => weight / sum);
-}
-
 function combine(weights, v) {
   return [0, 1].map((c) => dot(weights, v.map((value) => value[c])));
 }
@@ -249,10 +242,7 @@ function rows(numbers) {
 
 function turn(id, next, settings) {
   if (id === "query") return { angle: next(settings.angle) };
-  const angles = directionsOf(settings);
-  const i = Number(id.slice(4));
-  angles[i] = next(angles[i]);
-  return { angles };
+  return { angles: withTurned(directionsOf(settings), id, next) };
 }
 
 export default {

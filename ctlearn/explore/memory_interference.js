@@ -8,30 +8,11 @@ const [KEYS, VALUES, SHARED] = [0, 1, 2];
 // ---------------------------------------------------------------- numbers
 
 function pairsOf(seed, { d_k, pairs, similarity, angles }) {
-  const own = directions(normal(seed, KEYS, pairs, d_k));
-  const [shared] = directions(normal(seed, SHARED, 1, d_k));
-  const [near, far] = [Math.sqrt(similarity), Math.sqrt(1 - similarity)];
-  const k = directions(own.map((row) => row.map((x, j) => near * shared[j] + far * x)));
+  const k = similar(seed, [KEYS, SHARED], pairs, d_k, similarity);
   if (d_k === 2) {
     angles.slice(0, pairs).forEach((angle, i) => (k[i] = unit(angle)));
   }
   return { k, v: normal(seed, VALUES, pairs, D_V) };
-}
-
-// The memory before the first pair and after each.
-function statesOf({ k, v }, { rule, alpha, beta, d_k }) {
-  const states = [table(d_k, D_V, () => 0)];
-  k.forEach((key, m) => {
-    const S = states[m];
-    const kept = rule === "decay" ? alpha : 1;
-    let change = v[m];
-    if (rule === "delta") {
-      const seen = ask(S, key);
-      change = v[m].map((value, j) => beta * (value - seen[j]));
-    }
-    states.push(remember(S, key, change, kept));
-  });
-  return states;
 }
 
 function errorOf(returned, wanted) {
@@ -316,11 +297,9 @@ function rows(numbers, { pairs, written }) {
 // ---------------------------------------------------------------- hands
 
 // Turning one key by hand fixes the directions of all.
-function turn(id, angle, settings) {
-  const i = Number(id.slice(4));
+function turn(id, next, settings) {
   const angles = pairsOf(settings.seed, settings).k.map(degrees);
-  angles[i] = angle(angles[i]);
-  return { angles, pair: i + 1 };
+  return { angles: withTurned(angles, id, next), pair: Number(id.slice(4)) + 1 };
 }
 
 // A key drawn anew is no longer the one that was turned.

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from ctlearn import memory, plots
-from ctlearn.explore.draws import normal
+from ctlearn.explore.draws import directions, normal
 from ctlearn.explore.explorable import Explorable, choice, number, several, whole
+from ctlearn.scalars import log
 
 D_V = 8
 SEEDS = 32
@@ -53,14 +54,14 @@ def compute(  # noqa: PLR0913 - one argument a control of the figure
     """
     written = min(written, pairs)
     k, v = _draw(seed, d_k, pairs, similarity, angles)
-    states = _states(k, v, rule, alpha, beta)
+    states = states_of(k, v, rule, alpha, beta)
     state = states[written]
     returned = k @ state
     curve = _curve(k, v, states)
     curves = []
     for other in range(seed + 1, seed + 1 + SEEDS):
         keys, values = _draw(other, d_k, pairs, similarity, angles)
-        again = _states(keys, values, rule, alpha, beta)
+        again = states_of(keys, values, rule, alpha, beta)
         curves.append(_curve(keys, values, again))
     gram = k @ k.T
     independent = rule == "add" and similarity == 0 and not (d_k == 2 and angles)
@@ -86,20 +87,14 @@ def _draw(
     seed: int, d_k: int, pairs: int, similarity: float, angles: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Keys [pairs, d_k] of length 1, and values [pairs, 8]."""
-    own = _directions(normal(seed, _KEYS, pairs, d_k))
-    shared = _directions(normal(seed, _SHARED, 1, d_k))
-    k = _directions(np.sqrt(similarity) * shared + np.sqrt(1 - similarity) * own)
+    k = directions(seed, _KEYS, _SHARED, pairs, d_k, similarity)
     if d_k == 2:
         turned = np.radians(np.asarray(angles[:pairs], dtype=float))
         k[: len(turned)] = np.stack([np.cos(turned), np.sin(turned)], axis=1)
     return k, normal(seed, _VALUES, pairs, D_V)
 
 
-def _directions(x: np.ndarray) -> np.ndarray:
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
-
-
-def _states(
+def states_of(
     k: np.ndarray, v: np.ndarray, rule: str, alpha: float, beta: float
 ) -> list[np.ndarray]:
     """The memory before the first pair and after each: pairs + 1 states."""
@@ -109,7 +104,7 @@ def _states(
         if rule == "delta":
             _, S = memory.recurrent(k_i, k_i, beta * v_i, e=beta * k_i, S=S)
         else:
-            forget = np.log([alpha]) if rule == "decay" else None
+            forget = log(np.array([alpha])) if rule == "decay" else None
             _, S = memory.recurrent(k_i, k_i, v_i, log_decay=forget, S=S)
         states.append(S)
     return states

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn import cost, features, plots
-from ctlearn.explore.draws import normal
+from ctlearn.explore.draws import normal, unit
 from ctlearn.explore.explorable import Explorable, choice, number, whole
 from ctlearn.mixers import linear_attention, softmax_attention
 from ctlearn.mixers import normalised_linear_attention as normalised
@@ -58,7 +58,7 @@ def compute(
     and the write are zero, and its other numbers are empty.
     """
     read = min(read, tokens)
-    q, k = (_unit(normal(seed, which, tokens, d_k)) for which in (_QUERIES, _KEYS))
+    q, k = (unit(normal(seed, which, tokens, d_k)) for which in (_QUERIES, _KEYS))
     v = normal(seed, _VALUES, tokens, D_V)
     if rule == "softmax":
         q = scale * q
@@ -118,10 +118,6 @@ def _series(x: np.ndarray, degree: int) -> np.ndarray:
             times = [factorial(channels.count(i)) for i in set(channels)]
             columns.append(x[..., channels].prod(axis=-1) / sqrt(prod(times)))
     return np.stack(columns, axis=-1)
-
-
-def _unit(x: np.ndarray) -> np.ndarray:
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
 class Trapdoor(Explorable):

@@ -10,12 +10,13 @@ const NAMES = { first: "decay first", second: "read first" };
 
 function keysOf({ tokens, cosine }) {
   const [own, shared] = [Math.sqrt(1 - cosine), Math.sqrt(cosine)];
-  return table(tokens, tokens + 1, (i, j) => (j === tokens ? shared : i === j ? own : 0));
+  const entry = (i, j) => (j === tokens ? shared : i === j ? own : 0);
+  return table(tokens, tokens + 1, entry);
 }
 
 // The memory before the first token and after each. What the error is taken of is what
 // has faded, or what has not.
-function statesOf(order, k, v, alpha, beta) {
+function statesIn(order, k, v, alpha, beta) {
   const states = [table(k.length + 1, D_V, () => 0)];
   k.forEach((key, t) => {
     const fade = order === "first" ? alpha : 1;
@@ -30,10 +31,6 @@ function lengthOf(x) {
   return Math.sqrt(dot(x, x));
 }
 
-function minus(one, other) {
-  return one.map((row, i) => row.map((x, j) => x - other[i][j]));
-}
-
 export function compute(settings) {
   const { given, alpha, beta, tokens, seed } = settings;
   const [read, pair] = [settings.read, settings.pair].map((x) => Math.min(x, tokens));
@@ -42,8 +39,8 @@ export function compute(settings) {
   const factor = given === "bridge" ? alpha : 1;
   const rate = beta / factor;
   const scaled = v.map((row) => row.map((x) => factor * x));
-  const first = statesOf("first", k, scaled, alpha, rate);
-  const second = statesOf("second", k, v, alpha, beta);
+  const first = statesIn("first", k, scaled, alpha, rate);
+  const second = statesIn("second", k, v, alpha, beta);
   const missesOf = (states) =>
     k.map((key, t) => {
       const miss = ask(states[t + 1], key).map((x, j) => x - v[t][j]);
@@ -54,10 +51,10 @@ export function compute(settings) {
     values: v,
     first: first[read],
     second: second[read],
-    gap: minus(first[read], second[read]),
+    gap: plus(first[read], second[read], -1),
     first_answer: ask(first[read], k[pair - 1]),
     second_answer: ask(second[read], k[pair - 1]),
-    gaps: k.map((_, t) => lengthOf(minus(first[t + 1], second[t + 1]).flat())),
+    gaps: k.map((_, t) => lengthOf(plus(first[t + 1], second[t + 1], -1).flat())),
     first_misses: missesOf(first),
     second_misses: missesOf(second),
     rate,
@@ -123,8 +120,7 @@ function statesPicture(numbers, { asked }) {
   });
   ["answer", "wanted"].forEach((text, i) => {
     const role = i ? "value" : "output";
-    const end = { class: `x-tick x-fill-${role}`, "text-anchor": "end" };
-    write(node, 38, below + 11 + 19 * i, text, end);
+    tick(node, 38, below + 11 + 19 * i, text, "end", role);
   });
   return node;
 }
@@ -178,7 +174,7 @@ function sentence(numbers, { given, alpha, beta, cosine, tokens, ...settings }) 
       : "";
   if (given === "bridge") {
     const sums = `β/α = ${brief(numbers.rate)} and ${brief(numbers.factor)} v`;
-    const rest = gap ? `all that differs is rounding, ${brief(gap)}` : "nothing differs";
+    const rest = gap ? `what differs is rounding, ${brief(gap)}` : "nothing differs";
     return `Decay first is given ${sums}, and ${rest}: the bridge is exact.${grows}`;
   }
   if (beta === 0) return "With β = 0 nothing is ever written, in either order.";

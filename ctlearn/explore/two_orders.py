@@ -142,6 +142,6 @@ class TwoOrders(Explorable):
             ),
             caption=(
                 "The same numbers in two orders lead to two memories, unless nothing "
-                "fades or no key has been seen before."
+                "fades or the keys stand at right angles."
             ),
         )

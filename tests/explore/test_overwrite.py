@@ -1,0 +1,78 @@
+"""Overwrite: what each rule does to the old value, the new one and bystanders."""
+
+import numpy as np
+import pytest
+
+from ctlearn.explore.overwrite import Overwrite, compute
+
+
+def test_delta_replaces_and_add_adds():
+    assert compute(rule="delta")["answers"][0] == pytest.approx(-1)
+    assert compute(rule="add", angles=[0, 90])["answers"][0] == pytest.approx(2 - 1)
+    x = compute(rule="decay", alpha=0.5, angles=[0, 90])
+    assert x["answers"][0] == pytest.approx(2 * 0.5**2 - 1)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.4, 1.0, 1.5, 2.0])
+def test_the_error_shrinks_is_gone_or_turns_round(beta):
+    x = compute(rule="delta", beta=beta, writes=6)
+    error = x["before"][0] - -1.0
+    assert x["misses"][0] == pytest.approx((1 - beta) * error, abs=1e-12)
+    assert x["kept"] == 1 - beta
+
+
+def test_at_two_the_state_is_mirrored_and_keeps_its_distance_from_the_line():
+    x = compute(rule="delta", beta=2.0, writes=5)
+    then, now = x["path"][-2:]
+    line = -1.0 * x["keys"][0]
+    along = np.array([-x["keys"][0][1], x["keys"][0][0]])
+    assert (then - line) @ x["keys"][0] == pytest.approx(-(now - line) @ x["keys"][0])
+    assert then @ along == pytest.approx(now @ along)
+
+
+@pytest.mark.parametrize("rule", ["add", "delta"])
+def test_a_bystander_moves_by_the_cosine_times_the_keys_move(rule):
+    x = compute(rule=rule, beta=0.6, writes=6)
+    np.testing.assert_allclose(x["moves"], x["cosines"] * x["moves"][0])
+
+
+def test_a_bystander_at_a_right_angle_stays():
+    x = compute(rule="delta", angles=[15, 105])
+    assert x["moves"][1] == pytest.approx(0, abs=1e-12)
+    assert x["misses"] == pytest.approx([0, 0], abs=1e-12)
+
+
+def test_what_is_bound_follows_the_writes():
+    assert compute(written=0)["bound"] == [None, None]
+    assert compute(written=0)["key"] is None
+    assert compute(written=2)["bound"] == [2.0, 1.0]
+    assert compute()["bound"] == [-1.0, 1.0]
+    assert compute(writes=2)["bound"] == [-1.0]
+
+
+@pytest.mark.browser
+def test_the_bystander_is_dragged_to_a_right_angle(visit, drag, expect_fact):
+    page = visit("overwrite.html#overwrite?rule=delta&angles=0,40")
+    moved = abs(compute(rule="delta", angles=[0, 40])["moves"][1])
+    expect_fact(page, "bystanders moved by", f"{moved:.2f}")
+    drag(page, "key-1", (148, 20))
+    page.locator("[data-drag='key-1'][aria-valuenow='90']").wait_for()
+    expect_fact(page, "bystanders moved by", "0.00")
+
+
+@pytest.mark.browser
+def test_rules_and_writes_by_touch(visit, expect_fact):
+    size = {"width": 360, "height": 800}
+    page = visit("overwrite.html#overwrite?written=0", viewport=size, has_touch=True)
+    page.get_by_text("Nothing is written yet").wait_for()
+    step = page.get_by_role("button", name="step")
+    page.get_by_label("delta", exact=True).tap()
+    for written in (1, 2, 3):
+        step.tap()
+        answer = compute(rule="delta", written=written)["answers"][0]
+        expect_fact(page, "answer at the key", f"{answer:.2f}".replace("-", "−"))
+    assert page.locator("circle.x-fill-state").count() == 4
+
+
+def test_the_figure_says_where_the_answer_goes():
+    assert "goes from 1.82 to -1.00" in Overwrite(rule="delta").figure().alt

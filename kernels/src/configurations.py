@@ -6,8 +6,11 @@ eight sequences of 8192 tokens, with 16 heads of 128 channels, in bfloat16.
 
 from typing import Any
 
+from ctlearn.kernels.attention_backward import keys_kernel, queries_kernel
+from ctlearn.kernels.attention_forward import attention_kernel
 from ctlearn.kernels.channel_gradients import channel_gradients_kernel
 from ctlearn.kernels.channel_scores import channel_scores_kernel
+from ctlearn.kernels.delta_rule import outputs_kernel, states_kernel, writes_kernel
 from ctlearn.kernels.gradients import gradients_kernel
 from ctlearn.kernels.inverse import inverse_kernel
 from ctlearn.kernels.launch import launch
@@ -67,6 +70,12 @@ def sources(target: str) -> dict[str, tuple[Any, dict]]:
     erased = {"R": None, "after": None, "beta": rate, "dbeta": share, "LATE": 1}
     scores = {"x": row, "y": row, "log_decay": gates}
     step = {"S": state, "o": row, "last": state, "ERASE": True}
+    seen = {"q": row, "k": row, "v": row, "o": row, "lost": row, "lse": gate}
+    seen |= {"do": row, "dlse": gate, "delta": gate, "dq": row, "dk": row, "dv": row}
+    seen |= {"t": T, "first": 0, "window": None, "GROUP": 1}
+    local = seen | {"window": 1024}
+    rung = {"q": row, "k": row, "v": row, "beta": rate, "A": square, "W": row, "U": row}
+    rung |= {"R": row, "S": state, "before": states, "last": state, "o": row}
 
     found = learner() | {
         "inverse": (inverse_kernel, scalar | {"L": None, "A": square}),
@@ -93,12 +102,22 @@ def sources(target: str) -> dict[str, tuple[Any, dict]]:
         "channel gradients": (channel_gradients_kernel, queries),
         "channel gradients, erased late": (channel_gradients_kernel, queries | erased),
         "recurrent": (recurrent_kernel, scalar | step),
+        "attention": (attention_kernel, seen),
+        "attention, window": (attention_kernel, local),
+        "attention queries": (queries_kernel, seen),
+        "attention queries, window": (queries_kernel, local),
+        "attention keys": (keys_kernel, seen),
+        "attention keys, window": (keys_kernel, local),
+        "writes": (writes_kernel, rung),
+        "states": (states_kernel, rung),
+        "outputs": (outputs_kernel, rung),
     }
-    sizes = {"T": T, "H": H, "d_k": D, "d_v": D, "C": C, "LATE": 0}
+    sizes = {"T": T, "H": H, "d_k": D, "d_v": D, "LATE": 0}
 
     def whole(name: str, arguments: dict) -> dict:
         choice = launched(name, target)
-        return sizes | {"K": choice.K, "V": choice.V} | arguments
+        tiles = {"K": choice.K, "V": choice.V, "C": choice.C or C, "N": choice.N}
+        return sizes | tiles | arguments
 
     return {name: (kernel, whole(name, x)) for name, (kernel, x) in found.items()}
 

@@ -102,7 +102,7 @@ def compiled(name: str, target: Target) -> Any:
         value = arguments[parameter.name]
         if parameter.is_constexpr:
             known[i,], signature[parameter.name] = value, "constexpr"
-        elif parameter.do_not_specialize:
+        elif parameter.do_not_specialize and value is not None:
             signature[parameter.name] = "i32"
         else:
             signature[parameter.name] = typed(value, (i,), known, attributes)

@@ -1,6 +1,7 @@
 """Every kernel compiles for four kinds of GPU, within what they have, without one."""
 
 import ast
+import functools
 import json
 import os
 import runpy
@@ -28,9 +29,10 @@ OTHER = Path(sys.prefix) / "other-triton"
 ASK = """
 import json, sys, triton
 from ctlearn.kernels import report
-target = next(t for t in report.TARGETS if t.name == sys.argv[1])
-names = sys.argv[2:] or report.sources(target.name)
-found = {name: report.figures(name, target)._asdict() for name in names}
+found = {}
+for target in report.TARGETS:
+    names = json.loads(sys.argv[1]) or report.sources(target.name)
+    found[target.name] = {n: report.figures(n, target)._asdict() for n in names}
 print(json.dumps({"version": triton.__version__, "found": found}))
 """
 
@@ -49,10 +51,14 @@ def compiled(code, *arguments, **variables):
     return run.stdout
 
 
-def figures(target, *names, **variables):
-    """Triton's version, and its figures by kernel."""
-    answer = json.loads(compiled(ASK, target, *names, **variables))
-    found = {n: report.Figures(**x) for n, x in answer["found"].items()}
+@functools.cache
+def figures(*names, **variables):
+    """Triton's version, and its figures by target and kernel; all if none is named."""
+    answer = json.loads(compiled(ASK, json.dumps(names), **variables))
+    found = {
+        target: {name: report.Figures(**x) for name, x in of_target.items()}
+        for target, of_target in answer["found"].items()
+    }
     return answer["version"], found
 
 
@@ -64,7 +70,8 @@ def kernel(name):
 @pytest.mark.parametrize("target", report.TARGETS, ids=TARGETS)
 def test_every_kernel_compiles_and_fits(target):
     """Case 39: its shared memory is within the target's, and so are its registers."""
-    version, found = figures(target.name)
+    version, found = figures()
+    found = found[target.name]
     assert version == triton.__version__
     assert set(found) == set(report.sources(target.name))
     for name, x in found.items():
@@ -83,10 +90,10 @@ def test_another_triton_takes_every_kernel(target):
     if not OTHER.is_dir():
         pytest.skip(f"no other Triton in {OTHER}: make test puts one there")
     names = [name for name in report.sources(target.name) if "," not in name]
-    version, found = figures(target.name, *names, PYTHONPATH=str(OTHER))
+    version, found = figures(*names, PYTHONPATH=str(OTHER))
     assert version != triton.__version__
-    assert set(found) == set(names)
-    assert max(x.shared for x in found.values()) <= target.shared
+    assert set(found[target.name]) == set(names)
+    assert max(x.shared for x in found[target.name].values()) <= target.shared
 
 
 def test_the_report_is_printed(monkeypatch, capsys):

@@ -29,7 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ctlearn.layers.arguments import check, wide
+from ctlearn.layers.arguments import check, check_kind, wide
 from ctlearn.layers.memory import chunked, unchunked
 from ctlearn.shapes import check_shape
 
@@ -106,7 +106,8 @@ def chunkwise(
     ------
     TypeError
         S is no `Training`, or an argument is no floating-point tensor, or of another
-        dtype or device than q.
+        dtype or device than q (all but k and v may be float32 where q is of half
+        precision).
     ValueError
         A shape does not fit, or `inner_batch` is below 1.
     """
@@ -268,6 +269,9 @@ def _check_layer(
 ) -> None:
     """Raise unless what is not by token fits it."""
     (*_, H, d_k), d_v = k.shape, v.shape[-1]
+    for name, x in (("reader_rate", reader_rate), ("norm", norm)):
+        if x is not None:
+            check_kind(name, x, ("k", k), also_wide=True)
     if reader_rate is not None and reader_rate.shape != (inner_batch,):
         raise ValueError(
             f"reader_rate: expected [inner_batch] = [{inner_batch}], "
@@ -299,7 +303,12 @@ def _check_state(S: Any, k: Tensor, v: Tensor) -> None:
         ("S.v", S.v, ("B", "n", "H", "d_v")),
         ("S.beta", S.beta, ("B", "n", "H")),
     ):
+        check_kind(name, x, ("k", k), also_wide=True)
         check_shape(name, x, (shape,), sizes)
+    for i, layer in enumerate(S.f):
+        for name, x in layer._asdict().items():
+            if x is not None:
+                check_kind(f"S.f[{i}].{name}", x, ("k", k), also_wide=True)
     check_layers("S.f", S.f, sizes)
 
 

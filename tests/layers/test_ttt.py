@@ -178,6 +178,8 @@ def test_nothing_is_shared_with_what_was_given(T):
         ({"v": torch.ones(2, 5, 2, 3).double()}, ValueError, "norm"),
         ({"beta": torch.ones(2, 5, 1).double()}, ValueError, "beta"),
         ({"k": torch.ones(2, 5, 2, 6)}, TypeError, "k"),
+        ({"norm": torch.ones(2, 2, 6)}, TypeError, "norm"),
+        ({"reader_rate": torch.ones(4, device="meta")}, TypeError, "reader_rate"),
         ({"S": torch.ones(2, 2, 6, 6).double()}, TypeError, "S"),
     ],
 )
@@ -198,6 +200,10 @@ def test_states_that_do_not_fit_are_named():
     ):
         with pytest.raises(ValueError, match=f"^{part}: d_k is 5"):
             inner.chunkwise(**(x | {"S": wrong}))
+    (layer,) = S.f
+    narrow = S._replace(f=(layer._replace(b=layer.b.float()),))
+    with pytest.raises(TypeError, match=r"^S\.f\[0\]\.b: dtype is torch\.float32"):
+        inner.chunkwise(**(x | {"S": narrow}))
 
 
 @pytest.mark.parametrize("which", [TTTLinear, TTTMLP])

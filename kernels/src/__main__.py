@@ -19,11 +19,12 @@ def progress(text: str) -> None:
 def print_figures() -> None:
     """A line for every kernel and target."""
     print(
-        f"Triton {triton.__version__}: bfloat16, d_k = d_v = {D}, chunks of {C}. "
-        "Spilled: bytes a thread, on gfx942\nregisters. Shared: bytes a program. "
-        "Programs and warps: how many fit on a processor (SM, CU)\nat once. Products: "
-        "instructions that multiply matrices; of those wgmma, and those of them that\n"
-        "take an operand from registers, which need ptxas 13.1 or newer.\n"
+        f"Triton {triton.__version__}: bfloat16, d_k = d_v = {D}, chunks of {C}; "
+        f"TTT-Linear: {D // 2}, mini-batches of 16.\n"
+        "Spilled: bytes a thread, on gfx942 registers. Shared: bytes a program. "
+        "Programs and\nwarps: how many fit on a processor (SM, CU) at once. Products: "
+        "instructions that\nmultiply matrices; of those wgmma, and those of them that "
+        "take an operand from\nregisters, which need ptxas 13.1 or newer.\n"
     )
     head = "kernel", "target", "registers", "spilled", "shared", "programs", "warps"
     print(FIGURES.format(*head, "products", "wgmma", "from registers"))

@@ -100,7 +100,8 @@ def chunkwise(
     """Mini-batches in turn, in the dual form: O(T (b d_k + b d_v + d_k d_v)) a layer.
 
     Without S the learner is one layer of zeros, without b. With `norm` it answers
-    f(x) = x + LN(...), else the last layer's output itself.
+    f(x) = x + LN(...), else the last layer's output itself. torch.compile sees every
+    mini-batch as operations of its own, and so takes time in T / b.
 
     Raises
     ------

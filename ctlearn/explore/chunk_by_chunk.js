@@ -97,7 +97,7 @@ export function compute({ beta, similarity, seed, step }) {
 
 // ---------------------------------------------------------------- pictures
 
-const [CELL, HIGH] = [17, 178];
+const [CELL, WIDE, HIGH] = [17, 33, 178];
 
 // The tokens in two chunks; what a step has found stands beside what was given.
 function tokensPicture(numbers, { chunk, stage }) {
@@ -109,7 +109,7 @@ function tokensPicture(numbers, { chunk, stage }) {
     ["answers o", numbers.o, "output", 4],
   ];
   const label = "the tokens, what they write and what they answer";
-  const node = picture(344, HIGH, label);
+  const node = picture(330, HIGH, label);
   const y = (i) => 26 + i * CELL + (i < CHUNK ? 0 : 8);
   range(TOKENS).forEach((i) => tick(node, 14, y(i) + 12, String(i + 1), "end"));
   let x = 22;
@@ -125,7 +125,7 @@ function tokensPicture(numbers, { chunk, stage }) {
     x += Math.max(rows[0].length * CELL + 14, 8.2 * name.length);
   }
   if (chunk) {
-    const box = { x: 19, y: y((chunk - 1) * CHUNK) - 2, width: 321, rx: 3 };
+    const box = { x: 19, y: y((chunk - 1) * CHUNK) - 2, width: 309, rx: 3 };
     const kind = { height: CHUNK * CELL + 3, class: "x-hollow x-stroke-key" };
     node.append(shape("rect", { ...box, ...kind, opacity: 0.6 }));
   }
@@ -143,7 +143,7 @@ const FORMULAS = [
 // The five steps, of which the last that is taken stands out.
 function stepsPicture({ chunk, stage }) {
   const title = chunk ? `five steps, chunk ${chunk}` : "five steps for each chunk";
-  const node = picture(250, HIGH, title);
+  const node = picture(240, HIGH, title);
   write(node, 0, 14, title, { class: "x-heading" });
   FORMULAS.forEach((text, i) => {
     const kind = i + 1 === stage ? "x-heading x-fill-query" : "";
@@ -154,20 +154,20 @@ function stepsPicture({ chunk, stage }) {
 
 // One matrix of the chunk at work, with its numbers once its step is taken.
 function card({ name, role, rows, blank = () => false }, { at, chunk, stage, gap }) {
-  const [width, height] = [rows[0].length * 35, rows.length * 21];
+  const [width, height] = [rows[0].length * WIDE, rows.length * 21];
   const known = stage >= at;
-  const node = picture(Math.max(width, 84), CHUNK * 21 + 46, name);
+  const node = picture(Math.max(width, 80), CHUNK * 21 + 46, name);
   const heading = { class: `x-heading x-fill-${role}` };
   write(node, 0, 14, name, heading);
   const limit = Math.max(1, ...rows.flat().map(Math.abs));
   const shown = rows.map((row) => row.map((x) => (known ? x : 0)));
-  const size = { width: 35, height: 21 };
+  const size = { width: WIDE, height: 21 };
   heat(node, shown, { x: 0, y: 24, ...size, role, limit: 2 * limit, signs: false });
   if (known) {
     rows.forEach((row, i) =>
       row.forEach((x, j) => {
         const text = round(x, Math.abs(x) < 10 ? 2 : 1);
-        if (!blank(i, j)) tick(node, j * 35 + 17, 24 + i * 21 + 14, text);
+        if (!blank(i, j)) tick(node, (j + 0.5) * WIDE, 24 + i * 21 + 14, text);
       }),
     );
     tick(node, 0, height + 40, `off by ${brief(gap)}`, "start", "error");

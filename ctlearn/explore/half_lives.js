@@ -44,10 +44,10 @@ function nameOf(c, numbers) {
   return numbers.alphas.length === 1 ? "the state" : `channel ${c + 1}`;
 }
 
-// What is left at each age, and a knob where half is left or, if that lies outside, at
-// the end of the curve.
+// What is left at each age, and a knob where half is left or, if that lies outside,
+// near the end of the curve.
 function ages(numbers, view, width) {
-  const { curves, average, half_lives } = numbers;
+  const { curves, average, half_lives, alphas } = numbers;
   const node = picture(width, 232, "what is left of a write at each age", "group");
   const lines = curves.map((values, c) => {
     return { values, role: "decay", dash: DASHES[c], label: nameOf(c, numbers) };
@@ -62,9 +62,8 @@ function ages(numbers, view, width) {
   node.append(shape("line", { ...half, class: "x-line x-thin", opacity: 0.4 }));
   const last = average.length - 1;
   half_lives.forEach((h, c) => {
-    const inside = h <= last;
-    const cx = axes.acrossAt(inside ? h : last);
-    const cy = axes.upAt(inside ? 0.5 : curves[c][last]);
+    const age = Math.min(h, 0.94 * last);
+    const [cx, cy] = [axes.acrossAt(age), axes.upAt(alphas[c] ** age)];
     const said = `${brief(h)} tokens`;
     const limits = { min: 0, max: 1024, now: Number(h.toPrecision(3)), said };
     const label = `half-life of ${nameOf(c, numbers)}`;

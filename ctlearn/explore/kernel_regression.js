@@ -176,7 +176,7 @@ function readouts({ answers, outside, read }) {
   return [
     ...NAMES.map((name, i) => [`answer, ${name}`, ROLES[name], round(answers[i])]),
     ["points read", "query", round(read, 1)],
-    ["linear leaves the range", "error", share(outside[2])],
+    ["linear out of range", "error", share(outside[2])],
   ];
 }
 
@@ -194,7 +194,7 @@ function sentence({ answers, read, outside, weights }, { space, points }) {
       : `softmax attention favours long keys and answers ${round(answers[1])} instead`;
   const out = outside[2] ? "leaves" : "stays within";
   const can = space === "circle" ? "one wave" : "one straight line through 0";
-  return `${mostly}; ${same}. Linear attention is ${can}, and ${out} their range.`;
+  return `${mostly}; ${same}. Linear attention is ${can}, and ${out} the values' range.`;
 }
 
 function rows({ places, values, weights }, { space }) {

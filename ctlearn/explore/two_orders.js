@@ -73,13 +73,13 @@ function cellOf(tokens) {
 }
 
 // The pairs, a row a token; the newest that has been read is the last that is not pale.
-function pairsPicture({ keys, values }, { asked, read }) {
+function pairsPicture({ keys, values }, { asked, read, room }) {
   const tokens = keys.length;
   const cell = cellOf(tokens);
   const second = 22 + (tokens + 1) * cell + 16;
   const width = second + D_V * cell + 4;
   const label = `${read} of ${tokens} pairs read, keys and values`;
-  const node = picture(width, TOP + tokens * cell + 8, label);
+  const node = picture(width, TOP + tokens * cell + room, label);
   const rows = { y: TOP, width: cell, height: cell, faint: (i) => i >= read };
   heat(node, keys, { ...rows, x: 22, role: "key", limit: 1 });
   heat(node, values, { ...rows, x: second, role: "value", limit: 2.5 });
@@ -103,18 +103,19 @@ function statesPicture(numbers, { asked }) {
   const limit = Math.max(1.5, ...first.flat().map(Math.abs));
   const below = TOP + rows * cell + 12;
   const wanted = values[asked];
+  const apart = Math.max(0.5, ...gap.flat().map(Math.abs));
   const shown = [
-    [NAMES.first, first, numbers.first_answer, "state"],
-    [NAMES.second, second, numbers.second_answer, "state"],
-    ["difference", gap, ask(gap, numbers.keys[asked]), "error"],
+    [NAMES.first, first, numbers.first_answer, "state", limit],
+    [NAMES.second, second, numbers.second_answer, "state", limit],
+    ["difference", gap, ask(gap, numbers.keys[asked]), "error", apart],
   ];
   const size = { width: 17, height: cell };
-  shown.forEach(([name, state, answer, role], i) => {
+  shown.forEach(([name, state, answer, role, most], i) => {
     const x = 44 + i * step;
     write(node, x, TOP - 12, name, { class: `x-heading x-fill-${role}` });
-    heat(node, state, { x, y: TOP, ...size, role, limit });
-    const kind = role === "error" ? "error" : "output";
-    heat(node, [answer], { x, y: below, ...size, role: kind, limit: 2.5 });
+    heat(node, state, { x, y: TOP, ...size, role, limit: most });
+    const [kind, full] = role === "error" ? ["error", most] : ["output", 2.5];
+    heat(node, [answer], { x, y: below, ...size, role: kind, limit: full });
     if (role === "error") return;
     heat(node, [wanted], { x, y: below + 19, ...size, role: "value", limit: 2.5 });
   });
@@ -138,7 +139,10 @@ function draw(numbers, view) {
   const read = Math.min(settings.read, tokens);
   const asked = (view.pointed ?? Math.min(settings.pair, tokens)) - 1;
   const { width } = view;
-  const column = width < 560 ? width : (width - 18) / 2;
+  const narrow = width < 560;
+  const column = narrow ? width : (width - 18) / 2;
+  // beside each other, the two first pictures end at one height
+  const room = narrow ? 8 : 48 + cellOf(tokens);
   const misses = ORDERS.map((order, i) => {
     const values = numbers[`${order}_misses`];
     return { values, role: "state", dash: i ? "5 3" : "", label: NAMES[order] };
@@ -146,7 +150,7 @@ function draw(numbers, view) {
   const gaps = [{ values: numbers.gaps, role: "error", label: "difference" }];
   const mark = (values) => (read ? { at: read - 1, value: values[read - 1] } : null);
   return [
-    pairsPicture(numbers, { asked, read }),
+    pairsPicture(numbers, { asked, read, room }),
     statesPicture(numbers, { asked }),
     plot("size of the difference", gaps, column, mark(numbers.gaps)),
     plot("error of the newest answer", misses, column, mark(misses[0].values)),
@@ -170,7 +174,7 @@ function sentence(numbers, { given, alpha, beta, cosine, tokens, ...settings }) 
   const gap = numbers.gaps[read - 1];
   const grows =
     numbers.second_kept < -1
-      ? " Below −1 an old answer turns round and grows at each write."
+      ? " What read first keeps is below −1: old answers turn round and grow."
       : "";
   if (given === "bridge") {
     const sums = `β/α = ${brief(numbers.rate)} and ${brief(numbers.factor)} v`;

@@ -103,7 +103,7 @@ class TwoOrders(Explorable):
     )
     alpha = number(0.6, 0.05, 1.0, 0.05, "decay $α$", role="decay")
     beta = number(1.0, 0.0, 2.0, 0.05, "strength $β$", role="rate")
-    cosine = number(0.5, 0.0, 1.0, 0.05, "cosine of keys", role="key")
+    cosine = number(0.5, 0.0, 1.0, 0.05, "key cosine", role="key")
     tokens = whole(6, 1, _MOST_TOKENS, "tokens $T$", role="size")
     seed = whole(1, 1, 999, "draw", role="size")
     pair = whole(1, 1, _MOST_TOKENS, "ask with key", role="query", most="tokens")

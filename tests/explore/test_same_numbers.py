@@ -82,7 +82,9 @@ def test_the_page_equals_numpy(visit, record_property, name):
         return settings.map(module.compute);
     }"""
     settings = [random_settings(name, seed) for seed in range(SETTINGS)]
-    worst = compare(name, visit().evaluate(compute_there, [name, settings]))
+    worst = compare(
+        name, visit(f"{name}.html").evaluate(compute_there, [name, settings])
+    )
     record_property(f"{name}: Chromium against NumPy, 100 settings", f"{worst:.1e}")
     assert worst < 1e-6
 

@@ -37,9 +37,9 @@ def compute(
 ) -> dict[str, Any]:
     """Every number of the figure at these settings.
 
-    A place from -1 to 1 is a half turn and back on the circle, and twice that number
-    on the line. `places` and `levels` replace the places and values of the first
-    points. Returns, for n = points:
+    A place p from -1 to 1 stands for the direction of 180 p degrees on the circle, and
+    for the number 2 p on the line. `places` and `levels` replace the places and values
+    of the first points. Returns, for n = points:
 
     places [n], values [n], grid [121] (of places), kernel, softmax and linear [121]
     (the answers there), answers [3] (at the question: kernel, softmax, linear),

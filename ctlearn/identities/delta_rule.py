@@ -11,6 +11,7 @@ from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.supplies import Supply
 
 SOURCE = "zhou2026beyond, the delta rule one line at a time"
+CHAPTER = "07_the_delta_rule"
 
 
 def _after(S: np.ndarray, k: np.ndarray, beta: Any) -> np.ndarray:
@@ -32,8 +33,18 @@ def _written(supply: Supply, d_k: int, d_v: int) -> Numbers:
     u, E = supply.real("u", d_k), supply.real("E", d_k, d_v)
     _, after = delta_rule.step(k, k, v, beta=beta, S=S)
     letters = {"k": k, "v": v, r"\beta": beta, "u": u, "E": E, "d_k": d_k}
-    letters |= {"c": u[0], r"\lambda": supply.real("l", 1)[0]}
+    letters |= {"q": u, "y": u, "c": u[0], r"\lambda": supply.real("l", 1)[0]}
     return Numbers(letters | {"S": Rows(np.array([S, after]), first=0)})
+
+
+def _charged(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    """The same, with the loss as a function of the state."""
+    x = _written(supply, d_k, d_v).letters
+
+    def loss(S: np.ndarray) -> Any:
+        return squared(S, x["k"], x["v"]) / 2
+
+    return Numbers({**x, r"\ell": loss})
 
 
 def _across(supply: Supply, d_k: int, d_v: int) -> Numbers:
@@ -41,7 +52,7 @@ def _across(supply: Supply, d_k: int, d_v: int) -> Numbers:
     numbers = _written(supply, d_k, d_v)
     k, u = numbers.letters["k"], numbers.letters["u"]
     u = u - (k @ u) / (k @ k) * k
-    return Numbers({**numbers.letters, "u": u})
+    return Numbers({**numbers.letters, "u": u, "y": u})
 
 
 def sequence(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
@@ -54,6 +65,16 @@ def sequence(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     ]
     letters = {"k": k, "v": v, r"\beta": beta, "S": Rows(np.array(states), first=0)}
     return Numbers(letters | {"T": T, "S_T": states[-1]}, {"t": range(1, T + 1)})
+
+
+def _told(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """The same from the package's recurrence, with queries, outputs and predictions."""
+    numbers, q = sequence(supply, T, d_k, d_v), supply.real("q", T, d_k)
+    x = numbers.letters
+    states = x["S"].array
+    o, _ = delta_rule.recurrent(q, x["k"], x["v"], beta=x[r"\beta"], S=states[0])
+    predicted = np.array([S.T @ k for S, k in zip(states[:-1], x["k"], strict=True)])
+    return Numbers({**x, "q": q, "o": o, r"\hat{v}": predicted}, numbers.indices)
 
 
 def _unit(supply: Supply, d_k: int) -> Numbers:
@@ -88,7 +109,10 @@ BOUNDED = ("rationals", "floats")
     r" + \frac{1}{2} \lVert E^\top k \rVert^2",
     source=SOURCE,
     citations=("zhou2026beyond",),
-    printed=PRINTED,
+    equations=("eq-slope", "def-squared-error"),
+    printed=PRINTED
+    | dict.fromkeys(("eq-slope", "def-squared-error"), AsPrinted(numbers=_charged)),
+    chapter=CHAPTER,
     mutants={
         "the loss is not halved": {"half": 1},
         "the error's other sign": {"sign": -1},
@@ -130,7 +154,14 @@ def _step_free(*, keep: int = 1, erase: int = 1, turned: bool = False) -> Sides:
     r" = (I - \beta_t k_t k_t^\top) S_{t-1} + \beta_t k_t v_t^\top",
     source=SOURCE + "; schlag2021, eqs. 24-25",
     citations=("zhou2026beyond", "schlag2021", "yang2024deltanet"),
-    printed={STATEMENT: AsPrinted(numbers=sequence)},
+    equations=("def-delta-rule", "eq-one-step", "eq-transposed"),
+    printed={
+        STATEMENT: AsPrinted(numbers=sequence),
+        "def-delta-rule": AsPrinted(numbers=_told),
+        "eq-one-step": AsPrinted(numbers=sequence),
+        "eq-transposed": AsPrinted(numbers=sequence),
+    },
+    chapter=CHAPTER,
     mutants={
         "the old state is not kept": {"keep": 0},
         "twice too much is erased": {"erase": 2},
@@ -169,7 +200,9 @@ def _answer_free(*, fade: int = 1, halve: int = 1) -> Sides:
     title="Asked at its key, the memory has moved towards the value by beta k'k",
     statement=r"S_1^\top k = (1 - \beta k^\top k) S_0^\top k + \beta k^\top k v",
     source="ours; elementary",
-    printed=PRINTED,
+    equations=("eq-answer-at-key",),
+    printed=PRINTED | {"eq-answer-at-key": AsPrinted(numbers=_written)},
+    chapter=CHAPTER,
     mutants={
         "the key's length does not matter": {"length": 0},
         "the old answer stays": {"fade": 0},
@@ -200,6 +233,7 @@ def answer(
     source=SOURCE,
     citations=("zhou2026beyond",),
     printed={STATEMENT: AsPrinted(numbers=_full_step)},
+    chapter=CHAPTER,
     mutants={
         "the key is twice as long": {"longer": 2},
         "half a step": {"halve": 2},
@@ -236,7 +270,9 @@ def _elsewhere_free(*, rate: int = 1, overlap: bool = True) -> Sides:
     title="Every other answer moves by its key's overlap times the same error",
     statement=r"S_1^\top u = S_0^\top u + \beta (k^\top u) (v - S_0^\top k)",
     source="ours; elementary",
-    printed=PRINTED,
+    equations=("eq-elsewhere",),
+    printed=PRINTED | {"eq-elsewhere": AsPrinted(numbers=_written)},
+    chapter=CHAPTER,
     mutants={
         "the rate is squared": {"rate": 2},
         "all answers move alike": {"overlap": False},
@@ -275,7 +311,12 @@ def elsewhere(
     statement=r"k^\top u = 0, \qquad"
     r" (I - \beta k k^\top) (c k + u) = c (1 - \beta k^\top k) k + u",
     source="ours; elementary",
-    printed={STATEMENT: AsPrinted(numbers=_across)},
+    equations=("eq-eigenvalues",),
+    printed={
+        STATEMENT: AsPrinted(numbers=_across),
+        "eq-eigenvalues": AsPrinted(numbers=_across),
+    },
+    chapter=CHAPTER,
     mutants={
         "along the key all is lost": {"along": 0},
         "the key's length does not matter": {"length": 0},
@@ -343,7 +384,9 @@ def _length_free(*, second: int = 1) -> Sides:
     statement=r"\lVert (I - \beta k k^\top) u \rVert^2 ="
     r" \lVert u \rVert^2 - \beta (2 - \beta k^\top k) (k^\top u)^2",
     source="ours; elementary",
-    printed=PRINTED,
+    equations=("eq-length",),
+    printed=PRINTED | {"eq-length": AsPrinted(numbers=_written)},
+    chapter=CHAPTER,
     mutants={
         "as if every key were a unit vector": {"unit": True},
         "the first order alone": {"second": 0},
@@ -366,7 +409,12 @@ def length(supply: Supply, d_k: int, *, unit: bool = False, second: int = 1) -> 
     statement=r"k^\top k = 1, \qquad (I - 2 k k^\top)^2 = I",
     source="grazzi2025, in secondary reading; elementary",
     citations=("grazzi2025",),
-    printed={STATEMENT: AsPrinted(numbers=_unit)},
+    equations=("eq-reflection",),
+    printed={
+        STATEMENT: AsPrinted(numbers=_unit),
+        "eq-reflection": AsPrinted(numbers=_unit),
+    },
+    chapter=CHAPTER,
     mutants={
         "a write of strength 1": {"beta": 1},
         "a key twice as long": {"longer": 2},

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.identities.delta_rule import sequence, token
+from ctlearn.identities.delta_rule import CHAPTER, sequence, token
 from ctlearn.identities.engine import STATEMENT, Sides, identity
 from ctlearn.mixers import (
     delta_rule,
@@ -12,6 +12,7 @@ from ctlearn.mixers import (
     normalised_least_mean_squares,
 )
 from ctlearn.printed import AsPrinted, Numbers, Rows
+from ctlearn.scalars import sqrt
 from ctlearn.supplies import Supply
 
 
@@ -304,7 +305,11 @@ def _commutator_free(*, second: int = 1, overlap: bool = True) -> Sides:
     statement=r"A_1 A_2 - A_2 A_1 ="
     r" \beta_1 \beta_2 (k_1^\top k_2) (k_1 k_2^\top - k_2 k_1^\top)",
     source="ours; elementary",
-    printed={STATEMENT: AsPrinted(numbers=_printed_two)},
+    equations=("eq-commutator",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-commutator"), AsPrinted(numbers=_printed_two)
+    ),
+    chapter="08_the_delta_rule_in_parallel",
     mutants={
         "only one of the two outer products": {"second": 0},
         "a sum in the place of the difference": {"second": -1},
@@ -332,9 +337,8 @@ def _printed_projection(supply: Supply, d_k: int, d_v: int) -> Numbers:
     any_state = supply.real("E", d_k, d_v)
     E = any_state - np.outer(k, any_state.T @ k) / (k @ k)
     P = np.eye(d_k, dtype=int) - np.outer(k, k) / (k @ k)
-    return Numbers(
-        {"k": k, "v": v, "S": Rows(np.array([S, nearest]), 0), "E": E, "P": P}
-    )
+    letters = {"k": k, "v": v, r"\beta": 1 / (k @ k), "E": E, "P": P}
+    return Numbers(letters | {"S": Rows(np.array([S, nearest]), first=0)})
 
 
 @identity(
@@ -343,15 +347,18 @@ def _printed_projection(supply: Supply, d_k: int, d_v: int) -> Numbers:
     r" \qquad S_1 = P S_0 + \frac{1}{k^\top k} k v^\top",
     source="nagumo1967; elementary",
     citations=("nagumo1967",),
+    equations=("eq-new-value",),
     printed={
+        "eq-new-value": AsPrinted(numbers=_printed_projection),
         STATEMENT: AsPrinted(
             numbers=_printed_projection,
             equivalent={
                 "2 → 3 (line 1, column 47)": "a projection's powers are all the same",
                 "0 → 1 (line 1, column 87)": "P makes the same of both states",
             },
-        )
+        ),
     },
+    chapter=CHAPTER,
     mutants={
         "half of the step": {"halve": 2},
         "twice the step": {"twice": 2},
@@ -376,19 +383,29 @@ def projection(
     return {"twice": (again, once), "answer": (once.T @ k, v), "NLMS": (once, kaczmarz)}
 
 
+SAME_WAY_BACK = "-E is such a difference, too"
+
+
 @identity(
     title="Of all states that return v at k, the projection changes least",
     statement=r"k^\top E = 0, \qquad S_1^\top k = v, \qquad"
     r" \lVert S_1 + E - S_0 \rVert^2 = \lVert S_1 - S_0 \rVert^2 + \lVert E \rVert^2",
     source="nagumo1967; Kaczmarz's projection",
     citations=("nagumo1967",),
+    equations=("eq-least-change",),
     printed={
         STATEMENT: AsPrinted(
             numbers=_printed_projection,
-            equivalent={"+ → - (line 1, column 56)": "-E is such a difference, too"},
+            equivalent={"+ → - (line 1, column 56)": SAME_WAY_BACK},
             at={"symbols": {"d_v": 2}},
-        )
+        ),
+        "eq-least-change": AsPrinted(
+            numbers=_printed_projection,
+            equivalent={"+ → - (line 1, column 12)": SAME_WAY_BACK},
+            at={"symbols": {"d_v": 2}},
+        ),
     },
+    chapter=CHAPTER,
     mutants={
         "a step of half the size": {"halve": 2},
         "a state that answers otherwise": {"free": 0},
@@ -419,3 +436,120 @@ def least_change(
         "answer": ((new + E).T @ k, v),
         "distance": (np.asarray(far), np.asarray(near + (E**2).sum())),
     }
+
+
+def _printed_turns(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    """Two unit keys; the states once the first is right, then the second, the first."""
+    k, v = supply.unit("k", 2, d_k), supply.real("v", 2, d_v)
+    S = supply.real("S", d_k, d_v)
+    S = S + np.outer(k[0], v[0] - S.T @ k[0])
+    turns = np.array([1, 0])
+    states = [S]
+    for t in (1, 2):
+        told, one = turns[:t], k[:t, 0] ** 0
+        _, after = delta_rule.recurrent(k[told], k[told], v[told], beta=one, S=S)
+        states.append(after)
+    return Numbers({"k": k, "v": v, "S": Rows(np.array(states), first=0)})
+
+
+def _turns_free(*, power: int = 2, sign: int = 1) -> Sides:
+    """Rows r of errors: v_1' = k_1'S, v_2' = k_2'S + r; the keys have length one."""
+    import sympy
+
+    k, kt, p, pt, S, r = sympy.symbols("k k^T p p^T S r", commutative=False)
+    second = S + p * r
+    third = second + k * (kt * S - kt * second)
+    left = sympy.expand(pt * S + r - pt * third).subs(pt * p, 1)
+    overlap = (pt * k) * (kt * p) if power == 2 else pt * k
+    return left, sign * overlap * r
+
+
+@identity(
+    title="Two pairs in turn: each write moves the other's error on, by the overlap",
+    statement=r"v_1 - S_1^\top k_1 = -(k_1^\top k_2) (v_2 - S_0^\top k_2), \qquad"
+    r" v_2 - S_2^\top k_2 = (k_1^\top k_2)^2 (v_2 - S_0^\top k_2)",
+    source="ours; Kaczmarz's projections, two of them",
+    citations=("kaczmarz1937",),
+    equations=("eq-taking-turns",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-taking-turns"),
+        AsPrinted(numbers=_printed_turns, worlds=("rationals", "floats")),
+    ),
+    chapter=CHAPTER,
+    # keys of length one take minutes to multiply out; the free form is the proof
+    worlds=("rationals", "floats"),
+    mutants={
+        "an error is handed on with its sign": {"sign": -1},
+        "a round multiplies by the overlap once": {"power": 1},
+        "keys of length two": {"longer": 2},
+        "half a step": {"halve": 2},
+    },
+    free=_turns_free,
+)
+def taking_turns(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    sign: int = 1,
+    power: int = 2,
+    longer: int = 1,
+    halve: int = 1,
+) -> dict[str, Sides]:
+    """From any state that is right at the first key: the second is told, the first."""
+    k, v = longer * supply.unit("k", 2, d_k), supply.real("v", 2, d_v)
+    S = supply.real("S", d_k, d_v)
+    S = S + np.outer(k[0], v[0] - S.T @ k[0]) / longer**2
+    beta = k[0, 0] ** 0 / halve
+    wrong, overlap = v[1] - S.T @ k[1], k[0] @ k[1]
+    _, S = delta_rule.step(k[1], k[1], v[1], beta=beta, S=S)
+    handed_on = v[0] - S.T @ k[0]
+    _, S = delta_rule.step(k[0], k[0], v[0], beta=beta, S=S)
+    return {
+        "handed on": (handed_on, -sign * overlap * wrong),
+        "a round": (v[1] - S.T @ k[1], sign * overlap**power * wrong),
+    }
+
+
+def _printed_share(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    """A key of any length, NLMS's step size without a guard, and its states."""
+    k, v, mu, S = token(supply, d_k, d_v)
+    _, after = normalised_least_mean_squares.step(k, k, v, mu=mu, eps=0, S=S)
+    letters = {"k": k, "v": v, r"\mu": mu, r"\beta": mu / (k @ k)}
+    return Numbers(letters | {"S": Rows(np.array([S, after]), first=0)})
+
+
+@identity(
+    title="Divided by the key's square, a step mends one share of any error",
+    statement=r"\beta = \frac{\mu}{k^\top k}, \qquad"
+    r" v - S_1^\top k = (1 - \mu) (v - S_0^\top k)",
+    source="nagumo1967; elementary",
+    citations=("nagumo1967",),
+    equations=("eq-share",),
+    printed=dict.fromkeys((STATEMENT, "eq-share"), AsPrinted(numbers=_printed_share)),
+    chapter=CHAPTER,
+    mutants={
+        "divided by the length, not its square": {"root": True},
+        "the share is what is left": {"left": True},
+        "a guard that is not small": {"guard": 1},
+    },
+)
+def share_mended(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    root: bool = False,
+    left: bool = False,
+    guard: int = 0,
+) -> dict[str, Sides]:
+    """The NLMS reference at any key, and the delta rule with that step size."""
+    k, v, mu, S = token(supply, d_k, d_v)
+    k[0] = 2 + k[0]  # no key of length one, whose square is its length
+    given = {"mu": mu, "eps": guard * k[0] ** 0, "S": S}
+    _, after = normalised_least_mean_squares.step(k, k, v, **given)
+    rate = mu / (sqrt(k @ k) if root else k @ k)
+    _, same = delta_rule.step(k, k, v, beta=rate, S=S)
+    error = v - S.T @ k
+    kept = mu if left else 1 - mu
+    return {"error": (v - after.T @ k, kept * error), "delta rule": (same, after)}

@@ -42,7 +42,11 @@ def _bits(supply: Supply, T: int) -> Numbers:
     r" S_t = (-1)^{\sum_{j=1}^{t} x_j}",
     source="grazzi2025, in secondary reading",
     citations=("grazzi2025",),
-    printed={STATEMENT: AsPrinted(numbers=_bits, at={"floats": {"T": 6}})},
+    equations=("eq-parity",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-parity"), AsPrinted(numbers=_bits, at={"floats": {"T": 6}})
+    ),
+    chapter="07_the_delta_rule",
     mutants={
         "a write of strength 1": {"beta": 1},
         "a reflection at every zero": {"turned": True},

@@ -222,6 +222,19 @@ def expected_least_error(n: int, d_k: int) -> float:
     return max(0.0, 1 - d_k / n)
 
 
+def expected_delta_errors(n: int, d_k: int) -> np.ndarray:
+    """Mean error [n] of n random pairs after one pass of the delta rule with beta 1.
+
+    Keys are independent directions and values of length one; the pair written
+    last comes last, with an error of 0. With r = 1 - 1/d_k, and s what such a write
+    leaves on average of a square, the j-th error is
+    2 - 2 r^(n-j) - r^n + r^j s^(n-j).
+    """
+    j = np.arange(1, n + 1)
+    r, s = 1 - 1 / d_k, 1 - 2 * (d_k + 1) / (d_k * (d_k + 2))
+    return 2 - 2 * r ** (n - j) - r**n + r**j * s ** (n - j)
+
+
 def most_pairs(
     passes: Callable[[np.ndarray, np.ndarray], bool],
     rng: np.random.Generator,

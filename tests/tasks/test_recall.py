@@ -232,6 +232,20 @@ def test_recall_with_keys_that_resemble_each_other(cosine, wanted, agrees):
     )
 
 
+@pytest.mark.parametrize(("n", "d"), [(5, 2), (12, 8)])
+def test_one_pass_leaves_each_pair_the_error_that_is_expected(n, d):
+    draws = []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        facts = recall.bindings(rng, np.arange(n), d, 3)
+        missed = recall.ask_delta(facts) - facts.answers
+        draws.append((missed**2).sum(axis=1))
+    spread = np.std(draws, axis=0) / 20
+    expected = recall.expected_delta_errors(n, d)
+    assert (np.abs(np.mean(draws, axis=0) - expected) < 4 * spread + 1e-12).all()
+    assert abs(expected[-1]) < 1e-12
+
+
 def test_bindings_ask_for_the_latest_value_of_each_bound_key():
     order = np.array([0, 2, 0, 3, 2])
     facts = recall.bindings(np.random.default_rng(0), order, 8, 5)

@@ -5,7 +5,9 @@ A product of matrices there may take an operand from registers, which a ptxas ol
 has 13.1 beside it; 3.9 uses 13.4. No GPU is asked.
 """
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ctlearn.kernels.required import triton
@@ -72,6 +74,21 @@ def chosen() -> Ptxas:
     """What may be used here; raises RuntimeError, in words that say what to do."""
     found = assemblers()
     return found.chosen(os.environ.get(found.variable))
+
+
+@contextlib.contextmanager
+def lent() -> Iterator[None]:
+    """While it lasts, Triton uses what `choose` would, or its own if none is right."""
+    variable = assemblers().variable
+    before = os.environ.get(variable)
+    with contextlib.suppress(RuntimeError):
+        choose()
+    try:
+        yield
+    finally:
+        os.environ.pop(variable, None)
+        if before is not None:
+            os.environ[variable] = before
 
 
 def choose() -> Ptxas:

@@ -112,10 +112,7 @@ def channel_gradients_kernel(
     if R is None:
         b_dx = -b_dx
     b_dg = sums(i[:, None] <= i[None, :], tl.where(alone, 0.0, b_dx * b_x))
-    if R is None:
-        b_dk += rows_of(dk, rows_k, channels, T, d_k)
-        b_dg += rows_of(dg, rows, channels, T, d_k)
-    else:
+    if R is not None:
         kept = tl.exp(sums(i[:, None] <= i[None, :], g))
         alone = (i == 0)[:, None]
         b_dk *= tl.where(alone, 1.0, kept)
@@ -131,14 +128,18 @@ def channel_gradients_kernel(
         b_dk += score_of(dW, key, i, C) * b_mate
     for level in range(0, LEVELS + 1):
         # at level 0 a row is a run of its own, in front of its middle and behind it
-        single = tl.cast(level, tl.int32) == 0
+        # nothing is added to a row, of which a compiler does not know: or it would keep
+        # all that is made of rows alone in registers, from level to level
+        n = tl.cast(level, tl.int32)
+        row = i + (n - tl.minimum(n, T + C))
+        single = n == 0
         part = tl.where(single, 0.5, 1.0)
-        run = i >> tl.where(single, 0, tl.cast(level, tl.int32) - 1)
+        run = row >> tl.where(single, 0, n - 1)
         behind = run % 2 == 1
-        same, place = run[:, None] == run[None, :], tl.where(behind, i, -i)
+        same, place = run[:, None] == run[None, :], tl.where(behind, row, -row)
         kept = tl.exp(part * sums(same & (place[:, None] >= place[None, :]), g))
         ends = tl.where(behind | single, run, -1)
-        starts = tl.where(i > 0, tl.where(single, run, run + 1), -2)
+        starts = tl.where(row > 0, tl.where(single, run, run + 1), -2)
         b_dW = tl.load(dW + square(C))
         b_dW = tl.where(ends[:, None] == starts[None, :], b_dW, 0.0).to(b_k.dtype)
         change = kept * dot(b_dW, (kept * b_k).to(b_k.dtype))
@@ -149,9 +150,16 @@ def channel_gradients_kernel(
         over += change * b_k
         b_dg += part * sums(same & (place[:, None] <= place[None, :]), over)
 
+    # the same start, of which a compiler does not know: or it would keep all pointers
+    # from above in registers
+    start = tl.minimum(start, T)
+    rows, rows_k, rows_x = start + i, start + key, start + reader
+    if R is None:
+        b_dk += rows_of(dk, rows_k, channels, T, d_k)
+        b_dg += rows_of(dg, rows, channels, T, d_k)
     if dbeta is not None:
         over = b_dx * rows_of(x, rows_x, channels, T, d_k)
         store_column(dbeta, tl.sum(over, 1), rows_x, T)
     store_rows(dx, column_of(beta, rows_x, T) * b_dx, rows_x, channels, T, d_k)
     store_rows(dk, b_dk, rows_k, channels, T, d_k)
-    store_rows(dg, b_dg, start + i, channels, T, d_k)
+    store_rows(dg, b_dg, rows, channels, T, d_k)

@@ -99,7 +99,11 @@ CHOICES: dict[str, dict[str, Choice]] = {
     # of 128 channels would need four times as many.
     "ttt_linear_scan": {"": Choice(4, 1)},
     "ttt_linear_local": {"": Choice(4, 1)},
-    "ttt_linear_reverse": {"": Choice(8, 1), "gfx942": Choice(4, 1)},
+    "ttt_linear_reverse": {
+        "": Choice(8, 1),
+        "sm_90": Choice(8, 2),
+        "gfx942": Choice(4, 1),
+    },
 }
 
 

@@ -5,6 +5,7 @@ said of a kernel's products and bytes follows from its launch. `python -m
 ctlearn.kernels` prints the tables.
 """
 
+import contextlib
 import re
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from ctlearn.kernels.assembler import lent
 from ctlearn.kernels.configurations import B, C, D, H, T, launched, sources
 from ctlearn.kernels.required import Tensor, torch, triton
 
@@ -38,6 +40,7 @@ class Target(NamedTuple):
 
 
 KB = 1024
+HOPPER = 90
 # NVIDIA: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 # AMD: "AMD Instinct MI300 Instruction Set Architecture" for registers and local memory,
 # HIP's "hardware features" for waves.
@@ -111,7 +114,10 @@ def compiled(name: str, target: Target) -> Any:
     )
     gpu = GPUTarget(target.backend, target.arch, target.warp)
     how = launched(name, target.name).how
-    return triton.compile(source, target=gpu, options=how)
+    # as on a GPU, where `launch` chooses; the variable would be for sm_80, too
+    assembler = lent() if target.arch == HOPPER else contextlib.nullcontext()
+    with assembler:
+        return triton.compile(source, target=gpu, options=how)
 
 
 def figures(name: str, target: Target) -> Figures:

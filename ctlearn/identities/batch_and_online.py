@@ -18,6 +18,8 @@ from ctlearn.scalars import exp
 from ctlearn.supplies import Supply
 from ctlearn.systems import solve
 
+CHAPTER = "06_a_tiny_model"
+
 
 def _printed_online(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     """Online steps on the dot product, from any start, each slope where it is taken."""
@@ -45,8 +47,12 @@ def _free_dot(*, loss: str = "dot", size: int = 1) -> Sides:
     r" W_t = W_{t-1} - G_t = W_0 + \sum_{j=1}^{t} k_j v_j^\top",
     source="mcdermott2026, eqs. 8 and 9, the Hebbian rule",
     citations=("mcdermott2026",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_online)},
+    equations=("eq-online-dot",),
+    printed={
+        "eq-online-dot": AsPrinted(numbers=_printed_online),
+    },
     free=_free_dot,
+    chapter=CHAPTER,
     mutants={
         "the squared error": {"loss": "squared"},
         "a step size of 2": {"size": 2},
@@ -163,6 +169,7 @@ def _printed_two(supply: Supply) -> Numbers:
     citations=("sun2024ttt",),
     worlds=("rationals",),
     printed={STATEMENT: AsPrinted(numbers=_printed_two)},
+    chapter=CHAPTER,
     mutants={
         "keys at a right angle": {"apart": True},
         "the dot product": {"loss": "dot"},
@@ -215,6 +222,7 @@ def _free_more(*, factor: int = 2, add: int = 1) -> Sides:
         STATEMENT: AsPrinted(numbers=_printed_more, worlds=("rationals", "floats"))
     },
     free=_free_more,
+    chapter=CHAPTER,
     mutants={
         "the moment of the keys counts once": {"factor": 1},
         "the newest step adds nothing": {"add": 0},
@@ -253,6 +261,13 @@ def _printed_towards(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters | {"W": Rows(np.array(W), first=0)}, {"n": range(1, 4)})
 
 
+def _printed_halved(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """The same steps, where the slope is that of half the squared errors."""
+    found = _printed_towards(supply, T, d_k, d_v)
+    letters = {**found.letters, r"\eta": 2 * found.letters[r"\eta"]}
+    return Numbers(letters, found.indices)
+
+
 def _free_towards(*, factor: int = 2) -> Sides:
     """One step in any dimension, where K'V is K'K times the best map."""
     import sympy
@@ -268,14 +283,21 @@ def _free_towards(*, factor: int = 2) -> Sides:
     statement=r"K^\top K W^\star = K^\top V, \quad"
     r" W_n - W^\star = (I - 2 \eta K^\top K)^n (W_0 - W^\star)",
     source="ours; elementary",
+    equations=("eq-batch-steps",),
     printed={
         STATEMENT: AsPrinted(
             numbers=_printed_towards,
             worlds=("rationals", "floats"),
             at={"rationals": {"T": 4, "d_k": 2, "d_v": 2}},
-        )
+        ),
+        "eq-batch-steps": AsPrinted(
+            numbers=_printed_halved,
+            worlds=("rationals", "floats"),
+            at={"rationals": {"T": 4, "d_k": 2, "d_v": 2}},
+        ),
     },
     free=_free_towards,
+    chapter=CHAPTER,
     mutants={
         "the moment of the keys counts once": {"factor": 1},
         "towards another map": {"away": 1},

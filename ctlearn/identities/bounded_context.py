@@ -16,6 +16,8 @@ from ctlearn.printed.functions import inverse, rank
 from ctlearn.supplies import Supply
 from ctlearn.systems import solve
 
+CHAPTER = "06_a_tiny_model"
+
 Array = np.ndarray
 
 
@@ -207,7 +209,11 @@ def _static_free(*, turned: bool = False) -> Sides:
     statement=r"W_v W_k^{-1} k_t = v_t",
     source="mcdermott2026, eq. 15",
     citations=("mcdermott2026",),
-    printed={STATEMENT: AsPrinted(numbers=_static_numbers)},
+    equations=("eq-static-map",),
+    printed={
+        "eq-static-map": AsPrinted(numbers=_static_numbers),
+    },
+    chapter=CHAPTER,
     mutants={
         "the projections in the other order": {"turned": True},
         "a projection that is not inverted": {"inverted": False},
@@ -254,6 +260,7 @@ def _exact_solve(k: Array, y: Array) -> Array:
     source="ours; the condition of mcdermott2026, eq. 15, is needed",
     citations=("mcdermott2026",),
     worlds=("rationals", "floats"),
+    chapter=CHAPTER,
     mutants={
         "values read what the keys read": {"read": 0},
         "the prompts agree": {"second": 2},

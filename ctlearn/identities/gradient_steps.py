@@ -20,6 +20,8 @@ from ctlearn.mixers import (
 from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.supplies import Supply
 
+CHAPTER = "06_a_tiny_model"
+
 
 def _printed(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     """Tokens, what linear attention makes of them, and the slopes at zero."""
@@ -47,8 +49,12 @@ def _free_step(*, twice: int = 1, start: int = 0) -> Sides:
     r" \quad o_t = S_t^\top q_t = \sum_{j=1}^{t} (k_j^\top q_t) v_j",
     source="sun2024ttt, theorem 1",
     citations=("sun2024ttt",),
-    printed={STATEMENT: AsPrinted(numbers=_printed)},
+    equations=("eq-unhalved",),
+    printed={
+        "eq-unhalved": AsPrinted(numbers=_printed),
+    },
     free=_free_step,
+    chapter=CHAPTER,
     mutants={
         "a step size of 1": {"twice": 2},
         "the loss is climbed": {"twice": -1},
@@ -92,6 +98,7 @@ def batch_step(
     source="ours; for half the squared error, c = 1/2, the step size is 1",
     citations=("sun2024ttt",),
     printed={STATEMENT: AsPrinted(numbers=_printed)},
+    chapter=CHAPTER,
     mutants={
         "the step size stays at one half": {"power": 0},
         "the step grows with the loss": {"power": -1},
@@ -140,8 +147,12 @@ def _free_start(*, read: int = 1, subtract: int = 1) -> Sides:
     r" \sum_{j=1}^{t} \beta_j (k_j^\top q_t) (v_j - W_0^\top k_j)",
     source="ours; sun2024ttt's batch, with the start that it learns",
     citations=("sun2024ttt",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_start)},
+    equations=("eq-another-start",),
+    printed={
+        "eq-another-start": AsPrinted(numbers=_printed_start),
+    },
     free=_free_start,
+    chapter=CHAPTER,
     mutants={
         "the start is not read": {"read": 0},
         "the values are what they are": {"subtract": 0},
@@ -201,6 +212,7 @@ def _printed_normaliser(supply: Supply) -> Numbers:
     citations=("sun2024ttt", "katharopoulos2020"),
     worlds=("rationals",),
     printed={STATEMENT: AsPrinted(numbers=_printed_normaliser)},
+    chapter=CHAPTER,
     mutants={
         "without the normaliser": {"normalised": False},
         "queries whose sum is one": {"sum_one": True},
@@ -249,6 +261,7 @@ def _printed_ratio(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     "katharopoulos2020",
     citations=("katharopoulos2020", "sun2024ttt"),
     printed={STATEMENT: AsPrinted(numbers=_printed_ratio, at={"symbols": {"T": 2}})},
+    chapter=CHAPTER,
     mutants={
         "the second learner learns twos": {"target": 2},
         "the second learner starts elsewhere": {"start": 1},

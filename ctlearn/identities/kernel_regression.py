@@ -16,6 +16,8 @@ from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import exp, is_exact, sqrt
 from ctlearn.supplies import Supply
 
+CHAPTER = "06_a_tiny_model"
+
 EXACT = ("rationals", "floats")
 
 
@@ -76,6 +78,7 @@ SMALL = {"T": 2, "d": 2, "d_k": 1, "d_v": 2}
             at={"symbols": SMALL, "rationals": SMALL, "floats": {"d": 3, "d_k": 3}},
         )
     },
+    chapter=CHAPTER,
     mutants={
         "the maps of keys and queries are exchanged": {"exchanged": True},
         "the tokens themselves are compared": {"mapped": False},
@@ -125,6 +128,7 @@ def _two_maps(supply: Supply) -> dict:
             numbers=lambda supply: Numbers(_two_maps(supply)), worlds=EXACT
         )
     },
+    chapter=CHAPTER,
     mutants={
         "one map for keys and queries": {"shared": True},
         "a half turn": {"half": True},
@@ -169,12 +173,14 @@ def _gaussian_letters(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> Numbers:
     r" o_t = \frac{\sum_{j=1}^{t} c_j \kappa_{tj} v_j}{\sum_{j=1}^{t} c_j \kappa_{tj}}",
     source="ours; wang2025ttr and mcdermott2026 have it for unit keys",
     citations=("wang2025ttr", "mcdermott2026"),
+    equations=("eq-long-keys",),
     printed={
-        STATEMENT: AsPrinted(
+        "eq-long-keys": AsPrinted(
             numbers=_printed_gaussian,
             at={"symbols": {"T": 2, "d_v": 1}, "rationals": {"T": 2, "d_k": 4}},
-        )
+        ),
     },
+    chapter=CHAPTER,
     mutants={
         "long keys are not favoured": {"favour": 0},
         "long keys are favoured twice": {"favour": 2},
@@ -214,13 +220,15 @@ def _printed_sphere(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     source="wang2025ttr, and mcdermott2026, theorem 2.1, for unit queries too",
     citations=("wang2025ttr", "mcdermott2026"),
     worlds=EXACT,
+    equations=("eq-width-of-attention",),
     printed={
-        STATEMENT: AsPrinted(
+        "eq-width-of-attention": AsPrinted(
             numbers=_printed_sphere,
             worlds=EXACT,
             at={"rationals": {"T": 2, "d_k": 4, "d_v": 1}},
-        )
+        ),
     },
+    chapter=CHAPTER,
     mutants={
         "the width is the root of d_k": {"power": 2},
         "the width is one": {"power": 0},
@@ -270,6 +278,7 @@ def _printed_two(supply: Supply) -> Numbers:
     citations=("wang2025ttr",),
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_two, worlds=EXACT)},
+    chapter=CHAPTER,
     mutants={
         "keys of one length": {"shift": 1},
         "the long key is favoured in the kernel": {"favour": 1},
@@ -304,6 +313,7 @@ def _printed_unit(supply: Supply, T: int, d_k: int) -> Numbers:
     citations=("mcdermott2026",),
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_unit, worlds=EXACT)},
+    chapter=CHAPTER,
     mutants={
         "the factor upside down": {"sign": 1},
         "half the factor": {"half": 2},
@@ -349,8 +359,9 @@ def _printed_nearest(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     source="mcdermott2026, eqs. 11 and 12, with tau for 1 / (2 h^2)",
     citations=("mcdermott2026",),
     worlds=EXACT,
+    equations=("eq-nearest-key",),
     printed={
-        STATEMENT: AsPrinted(
+        "eq-nearest-key": AsPrinted(
             numbers=_printed_nearest,
             worlds=("rationals",),
             at={"rationals": {"T": 2, "d_k": 2, "d_v": 1}},
@@ -358,8 +369,9 @@ def _printed_nearest(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
                 ("t → i (line 1, column 42)", "t → i (line 1, column 98)"),
                 "a sum that ends with item i still holds the one that wins",
             ),
-        )
+        ),
     },
+    chapter=CHAPTER,
     mutants={
         "the farthest key": {"sign": -1},
         "the width stays": {"reached": False},
@@ -411,7 +423,11 @@ def _printed_inside(supply: Supply, T: int, d_k: int) -> Numbers:
     source="mcdermott2026, eq. 12, for every width",
     citations=("mcdermott2026",),
     worlds=EXACT,
-    printed={STATEMENT: AsPrinted(numbers=_printed_inside, worlds=EXACT)},
+    equations=("eq-inside-values",),
+    printed={
+        "eq-inside-values": AsPrinted(numbers=_printed_inside, worlds=EXACT),
+    },
+    chapter=CHAPTER,
     mutants={
         "one weight is negative": {"signed": True},
         "the weights are not divided by their sum": {"divided": False},

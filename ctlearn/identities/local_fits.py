@@ -15,6 +15,8 @@ from ctlearn.scalars import exp, is_exact, log
 from ctlearn.supplies import Supply
 from ctlearn.systems import solve
 
+CHAPTER = "06_a_tiny_model"
+
 EXACT = ("rationals", "floats")
 
 
@@ -36,6 +38,7 @@ def _square(x: np.ndarray) -> Any:
 def _printed_constant(supply: Supply, T: int, d_v: int) -> Numbers:
     s, v, c = _scores(supply, T), supply.real("v", T, d_v), supply.real("c", d_v)
     letters = {"s": s, "v": v, "c": c, "o": _constant(s, v), "t": T}
+    letters[r"\ell"] = exp(s).sum()
     return Numbers(letters, {"j": range(1, T + 1)})
 
 
@@ -46,11 +49,13 @@ def _printed_constant(supply: Supply, T: int, d_v: int) -> Numbers:
     r" + \left(\sum_{j=1}^{t} \exp(s_j)\right) \lVert c - o \rVert^2",
     source="wang2025ttr, locally weighted squares; the excess is ours",
     citations=("wang2025ttr",),
+    equations=("eq-best-constant",),
     printed={
-        STATEMENT: AsPrinted(
+        "eq-best-constant": AsPrinted(
             numbers=_printed_constant, at={"symbols": {"T": 2, "d_v": 2}}
-        )
+        ),
     },
+    chapter=CHAPTER,
     mutants={
         "the plain mean": {"plain": True},
         "the weights do not multiply the excess": {"weighed": False},
@@ -244,6 +249,7 @@ def _printed_outside(supply: Supply) -> Numbers:
     citations=("wang2025ttr", "mcdermott2026"),
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_outside, worlds=EXACT)},
+    chapter=CHAPTER,
     mutants={
         "a line is fitted": {"line": True},
         "both values are two": {"constant": True},

@@ -245,7 +245,10 @@ def _chunk_numbers(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
     r" m = 2 C^2 + 4 C d_k + C d_v + d_k d_v",
     source="ours; counted",
     worlds=WORLDS,
-    printed=_as_printed(_chunk_numbers),
+    equations=("eq-chunk-count",),
+    printed=_as_printed(_chunk_numbers)
+    | {"eq-chunk-count": AsPrinted(numbers=_chunk_numbers, worlds=WORLDS, at=AT)},
+    chapter="08_the_delta_rule_in_parallel",
     at=AT,
     mutants=_without("overlaps", "system", "scores", "mixing", "state", "masks"),
 )

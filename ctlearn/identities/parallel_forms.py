@@ -8,11 +8,12 @@ from ctlearn import memory
 from ctlearn.identities.delta_rule import sequence
 from ctlearn.identities.engine import STATEMENT, Identity, Sides, identity
 from ctlearn.mixers import delta_rule
-from ctlearn.printed import AsPrinted, Numbers
+from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp
 from ctlearn.supplies import Supply
 
 YANG = ("yang2024deltanet",)
+CHAPTER = "08_the_delta_rule_in_parallel"
 
 
 def ut_transform(
@@ -25,7 +26,11 @@ def ut_transform(
 
 
 def _chunk(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
-    """A chunk of the delta rule: its tokens, its matrices, and what comes out."""
+    """A chunk of the delta rule: its tokens, its matrices, and what comes out.
+
+    P_t is the product of the first t transitions, taken token by token; the rows w_t
+    are what each takes off it.
+    """
     x = sequence(supply, C, d_k, d_v).letters
     k, beta, v, q = x["k"], x[r"\beta"], x["v"], supply.real("q", C, d_k)
     S = x["S"].array
@@ -40,12 +45,20 @@ def _chunk(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
         "W": T @ k,
         "M": np.tril(np.ones((C, C), dtype=k.dtype)),
     }
+    L = np.tril(beta[:, None] * (k @ k.T), -1)
+    letters |= {"L": L, "X": memory.solve_unit_lower(L, np.eye(C, dtype=int) + 0 * L)}
+    products, taken = [np.eye(d_k, dtype=int) + 0 * np.outer(k[0], k[0])], []
+    for k_t, rate in zip(k, beta, strict=True):
+        taken.append(rate * k_t @ products[-1])
+        products.append(products[-1] - np.outer(k_t, taken[-1]))
+    letters |= {"w": np.array(taken), "P": Rows(np.array(products), first=0)}
     return Numbers(letters, {"t": range(1, C + 1)})
 
 
 # why a sum over the tokens before may run to the token itself
 OWN_IS_ZERO = "the decay to just before a token is zero for its own write"
-CHUNK = {STATEMENT: AsPrinted(numbers=_chunk)}
+TOKENS = AsPrinted(numbers=_chunk)
+CHUNK = {STATEMENT: TOKENS}
 
 
 def _wy_free(*, sign: int = 1, rate: bool = True) -> Sides:
@@ -63,8 +76,19 @@ def _wy_free(*, sign: int = 1, rate: bool = True) -> Sides:
     r" \mathrm{diag}(\beta), \qquad \prod_{t=1}^{C}"
     r" (I - \beta_{C+1-t} k_{C+1-t} k_{C+1-t}^\top) = I - K^\top T K",
     source="yang2024deltanet (the WY representation), from memory",
-    citations=YANG,
-    printed=CHUNK,
+    citations=(*YANG, "bischof1987", "schreiber1989"),
+    equations=("def-transitions", "eq-two-transitions", "eq-wy", "eq-wy-matrix"),
+    printed=CHUNK
+    | dict.fromkeys(("def-transitions", "eq-wy", "eq-wy-matrix"), TOKENS)
+    | {
+        "eq-two-transitions": AsPrinted(
+            numbers=_chunk,
+            equivalent={
+                r"k_2^\top k_1 → k_1 k_2^\top (line 4, column 24)": "w_1 is along k_1"
+            },
+        )
+    },
+    chapter=CHAPTER,
     mutants={
         "earlier tokens add instead of taking away": {"sign": -1},
         "the new token has no rate of its own": {"rate": False},
@@ -108,8 +132,12 @@ def wy(
     statement=r"u_t = \beta_t (v_t - S_{t-1}^\top k_t), \qquad U = T (V - K S_0),"
     r" \qquad S_t = S_0 + \sum_{j=1}^{t} k_j u_j^\top",
     source="yang2024deltanet (the UT transform), from memory",
-    citations=YANG,
-    printed=CHUNK,
+    citations=(*YANG, "joffrain2006"),
+    equations=("def-overlaps", "eq-writes", "eq-system", "eq-keys-system"),
+    printed=CHUNK
+    | dict.fromkeys(("def-overlaps", "eq-writes", "eq-system"), TOKENS)
+    | {"eq-keys-system": TOKENS},
+    chapter=CHAPTER,
     mutants={
         "the token's own key is in the system": {"diagonal": 0},
         "the rates are left out of the system": {"rated": False},
@@ -139,7 +167,9 @@ def ut(
     r" S_C = S_0 + K^\top (T V - W S_0)",
     source="yang2024deltanet, its chunkwise form, from memory",
     citations=YANG,
-    printed=CHUNK,
+    equations=("eq-without-state", "eq-delta-chunk"),
+    printed=CHUNK | dict.fromkeys(("eq-without-state", "eq-delta-chunk"), TOKENS),
+    chapter=CHAPTER,
     mutants={
         "a token does not read its own write": {"diagonal": -1},
         "the old answers are not taken off": {"erase": 0},
@@ -164,6 +194,56 @@ def chunk(
     return {
         "outputs": (x["O"], q @ S + np.tril(q @ k.T, diagonal) @ u),
         "state": (x["S_C"], S + k.T @ u),
+    }
+
+
+def _erased_elsewhere(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
+    """A chunk whose tokens erase along e and write z, and what they write in turn."""
+    q, k, e = (supply.real(name, C, d_k) for name in "qke")
+    z, S = supply.real("z", C, d_v), supply.real("S", d_k, d_v)
+    e = e / 2
+    now, written = S, []
+    for t in range(C):
+        written.append(z[t] - now.T @ e[t])
+        now = now + np.outer(k[t], written[-1])
+    letters = {"K": k, "E": e, "Z": z, "S_0": S, "U": np.array(written), "Q": q}
+    return Numbers(letters)
+
+
+@identity(
+    title="Erase along one vector, write another row: the same triangular system",
+    statement=r"(I + \mathrm{tril}(E K^\top, -1)) U = Z - E S_0",
+    source="ours; the generalised delta rule without decay",
+    citations=YANG,
+    equations=("eq-any-erase",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-any-erase"), AsPrinted(numbers=_erased_elsewhere)
+    ),
+    chapter=CHAPTER,
+    mutants={
+        "overlaps of keys with what is erased": {"turned": True},
+        "the token's own key is in the system": {"diagonal": 0},
+        "the start is not read": {"start": 0},
+    },
+)
+def any_erase(
+    supply: Supply,
+    C: int,
+    d_k: int,
+    d_v: int,
+    *,
+    turned: bool = False,
+    diagonal: int = -1,
+    start: int = 1,
+) -> dict[str, Sides]:
+    """The package's recurrence from any state, against the system and its writes."""
+    x = _erased_elsewhere(supply, C, d_k, d_v).letters
+    k, e, z, u, S = x["K"], x["E"], x["Z"], x["U"], x["S_0"]
+    _, after = memory.recurrent(x["Q"], k, z, e=e, S=S)
+    overlaps = k @ e.T if turned else e @ k.T
+    return {
+        "system": (u + np.tril(overlaps, diagonal) @ u, z - start * e @ S),
+        "state": (after, S + k.T @ u),
     }
 
 
@@ -196,6 +276,7 @@ def _merge_free(*, sign: int = -1, turned: bool = False) -> Sides:
     source="yang2024deltanet's products, merged; ours",
     citations=YANG,
     printed={STATEMENT: AsPrinted(numbers=_pair_of_chunks)},
+    chapter=CHAPTER,
     mutants={
         "the corner has the other sign": {"sign": 1},
         "the chunks in the other order": {"turned": True},

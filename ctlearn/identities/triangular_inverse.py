@@ -9,6 +9,8 @@ from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.supplies import Supply
 from ctlearn.tasks import triangular_inverse
 
+CHAPTER = "08_the_delta_rule_in_parallel"
+
 
 def _any_square(supply: Supply, N: int, d: int) -> Numbers:
     return Numbers({"L": supply.real("L", d, d), "N": N})
@@ -25,8 +27,10 @@ def _doubling_free(*, sign: int = -1, power: int = 2) -> Sides:
     title="Doubling: a few products are the inverse, because a power of L is zero",
     statement=r"(I + L) \left(\prod_{j=0}^{N-1} (I + (-L)^{2^j})\right) = I - L^{2^N}",
     source="ours; the geometric series",
-    printed={
-        STATEMENT: AsPrinted(
+    equations=("eq-doubling",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-doubling"),
+        AsPrinted(
             numbers=_any_square,
             at={"symbols": {"N": 2}, "rationals": {"N": 2}, "floats": {"N": 2}},
             equivalent={
@@ -34,8 +38,9 @@ def _doubling_free(*, sign: int = -1, power: int = 2) -> Sides:
                 r"(\prod_{j=0}^{N-1} (I + (-L)^{2^j})\right) \left(I + L) "
                 "(line 1, column 1)": "powers of L commute",
             },
-        )
-    },
+        ),
+    ),
+    chapter=CHAPTER,
     mutants={
         "the first power has the other sign": {"sign": 1},
         "the second power is the third": {"power": 3},
@@ -82,7 +87,9 @@ def _blocks_free(*, sign: int = -1, turned: bool = False) -> Sides:
     statement=r"\begin{pmatrix} A & \mathbf{0} \\ L & B \end{pmatrix}^{-1} ="
     r" \begin{pmatrix} A^{-1} & \mathbf{0} \\ -B^{-1} L A^{-1} & B^{-1} \end{pmatrix}",
     source="elementary; how released kernels go from 16 rows to 64",
-    printed={STATEMENT: AsPrinted(numbers=_two_blocks)},
+    equations=("eq-two-blocks",),
+    printed=dict.fromkeys((STATEMENT, "eq-two-blocks"), AsPrinted(numbers=_two_blocks)),
+    chapter=CHAPTER,
     mutants={
         "the corner has the other sign": {"sign": 1},
         "the blocks in the other order": {"turned": True},
@@ -123,7 +130,9 @@ def _newton_free(*, twice: int = 2) -> Sides:
     title="A step of Newton's iteration squares what is left over",
     statement=r"I - A X (2 I - A X) = (I - A X)^2",
     source="Newton and Schulz; elementary",
-    printed={STATEMENT: AsPrinted(numbers=_guess)},
+    equations=("eq-newton",),
+    printed=dict.fromkeys((STATEMENT, "eq-newton"), AsPrinted(numbers=_guess)),
+    chapter=CHAPTER,
     mutants={
         "3 in the place of 2": {"twice": 3},
         "1 in the place of 2": {"twice": 1},
@@ -166,6 +175,7 @@ def _same_key(supply: Supply, C: int) -> Numbers:
     r" (L^m)_{i,j} = \binom{i-j-1}{m-1} \quad (i > j)",
     source="ours; elementary",
     printed={STATEMENT: AsPrinted(numbers=_same_key)},
+    chapter=CHAPTER,
     mutants={
         "the powers of beta": {"left": False},
         "one token too far": {"shift": 1},
@@ -194,6 +204,62 @@ def same_key(
     return parts
 
 
+def _terms(supply: Supply, C: int) -> Numbers:
+    """The overlaps of one unit key in C tokens of one rate; L to the C is zero."""
+    beta = supply.rate("b", 1)[0]
+    L = beta * np.tril(np.ones((C, C), dtype=int), -1)
+    index = range(1, C + 1)
+    letters = {r"\beta": beta, "L": L, "C": C}
+    return Numbers(letters, {"i": index, "j": index})
+
+
+EXACT_FIRST = ("rationals", "floats")
+FEW = {"rationals": {"C": 4}, "floats": {"C": 5}}
+NO_PAIR = "the line then speaks of no pair of tokens, and the other line holds"
+
+
+@identity(
+    title="Of one key again and again, the terms cancel down from their sum",
+    statement=r"\sum_{m=1}^{C} (-1)^m (L^m)_{i,j} = -\beta (1 - \beta)^{i-j-1}, \qquad"
+    r" \sum_{m=1}^{C} (L^m)_{i,j} = \beta (1 + \beta)^{i-j-1} \quad (i > j)",
+    source="ours; elementary",
+    equations=("eq-cancelling",),
+    printed={
+        STATEMENT: AsPrinted(numbers=_terms, worlds=EXACT_FIRST, at=FEW),
+        "eq-cancelling": AsPrinted(
+            numbers=_terms,
+            worlds=EXACT_FIRST,
+            at=FEW,
+            equivalent={
+                f"{slip} (line {line}, column {column})": NO_PAIR
+                for line, left in ((2, 72), (3, 64))
+                for slip, column in (("i → j", left), ("j → i", left + 4))
+            },
+        ),
+    },
+    chapter=CHAPTER,
+    mutants={
+        "the rate is no factor": {"factor": False},
+        "one token too far": {"shift": 1},
+        "the signs exchanged": {"sign": -1},
+    },
+)
+def cancelling(
+    supply: Supply, C: int, *, factor: bool = True, shift: int = 0, sign: int = 1
+) -> dict[str, Sides]:
+    """The series with its signs, which is the inverse less I, and without them."""
+    x = _terms(supply, C).letters
+    beta, L = x[r"\beta"], x["L"]
+    below = list(zip(*np.nonzero(np.tril(np.ones((C, C)), -1)), strict=True))
+    scale = beta if factor else beta**0
+    parts = {}
+    for name, s in (("terms cancel", 1), ("terms add", -1)):
+        inverse = triangular_inverse.by_substitution(sign * s * L)
+        told = [-s * scale * (1 - s * beta) ** (i - j - 1 + shift) for i, j in below]
+        parts[name] = (np.array([inverse[at] for at in below]), np.array(told))
+    return parts
+
+
 @identity(
     title="Entries no larger than 1 come out of powers as large as 4.7e17",
     kind="counterexample",
@@ -201,6 +267,7 @@ def same_key(
     r" \max_{i,j} (L^{32})_{ij} = \binom{62}{31} = 465428353255261088",
     source="ours; against: what has a small inverse is safe to invert by doubling",
     worlds=("rationals",),
+    chapter=CHAPTER,
     mutants={
         "a chunk of two tokens": {"C": 2},
         "the keys are at right angles": {"overlap": 0},

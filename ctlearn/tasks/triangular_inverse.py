@@ -9,9 +9,12 @@ doubling is not usable: with cosines c between keys the powers' entries grow wit
 about as (1 + beta c)^C and must cancel, while the inverse itself stays small.
 """
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 from ctlearn.memory import solve_unit_lower
+from ctlearn.tasks.plans import relative_error
 from ctlearn.tasks.recall import keys_with_cosine
 
 
@@ -27,6 +30,27 @@ def draw(
     """L [C, C] for unit keys with this mean cosine."""
     k = keys_with_cosine(np.random.default_rng(seed), C, d, cosine)
     return np.tril(beta * (k @ k.T), -1).astype(dtype)
+
+
+def errors(
+    method: Callable[[np.ndarray], np.ndarray],
+    seeds: Iterable[int],
+    C: int,
+    d: int,
+    *,
+    cosine: float,
+    beta: float = 1.0,
+) -> np.ndarray:
+    """Relative error of a method in float32, for each seed.
+
+    The truth is substitution in float64 of the same, rounded, L: what is measured is
+    the method's own error.
+    """
+    found = []
+    for seed in seeds:
+        L = draw(seed, C, d, cosine=cosine, beta=beta)
+        found.append(relative_error(method(L), by_substitution(L.astype("float64"))))
+    return np.array(found)
 
 
 def by_substitution(L: np.ndarray) -> np.ndarray:

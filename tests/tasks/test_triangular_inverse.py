@@ -5,7 +5,6 @@ import pytest
 
 from ctlearn.supplies import Rationals
 from ctlearn.tasks import triangular_inverse as inverse
-from ctlearn.tasks.plans import relative_error
 
 METHODS = {
     "substitution": inverse.by_substitution,
@@ -32,38 +31,28 @@ def test_every_method_is_right_on_keys_without_a_common_direction(C):
         assert np.allclose(method(L), wanted, rtol=0, atol=1e-12)
 
 
-def in_float32(method, seeds, **draw):
-    """Relative errors against substitution in float64 of the same, rounded, L."""
-    errors = []
-    for seed in seeds:
-        L = inverse.draw(seed, d=64, **draw)
-        exact = inverse.by_substitution(L.astype("float64"))
-        errors.append(relative_error(method(L), exact))
-    return np.array(errors)
-
-
 def test_doubling_loses_every_digit_at_a_cosine_of_one_half(agrees):
     """T8, section 1.3b: 64 tokens, beta = 1; the mean is that of the logs."""
-    draw = {"C": 64, "cosine": 0.5}
+    draw = {"C": 64, "d": 64, "cosine": 0.5}
     seeds = range(100, 120)
-    errors = in_float32(inverse.by_doubling, seeds, **draw)
+    errors = inverse.errors(inverse.by_doubling, seeds, **draw)
     assert agrees("log10 of doubling's error", np.log10(errors), "1.90", drawn=10)
     one = np.eye(64)
-    conditions = [np.linalg.cond(one + inverse.draw(s, d=64, **draw)) for s in seeds]
+    conditions = [np.linalg.cond(one + inverse.draw(s, **draw)) for s in seeds]
     assert agrees("condition of I + L", np.array(conditions), "38", drawn=10)
     for method in (
         inverse.by_substitution,
         inverse.by_blocks,
         lambda L: inverse.by_newton(L, 7),
     ):
-        assert in_float32(method, seeds, **draw).max() < 1e-6
+        assert inverse.errors(method, seeds, **draw).max() < 1e-6
 
 
 @pytest.mark.parametrize("C", [16, 32, 64])
 @pytest.mark.parametrize("cosine", [0.1, 0.3, 0.5, 0.9])
 def test_doubling_loses_what_its_largest_power_costs(C, cosine):
     """The error is that entry's last digit, within a factor of 30 either way."""
-    errors = in_float32(inverse.by_doubling, range(4), C=C, cosine=cosine)
+    errors = inverse.errors(inverse.by_doubling, range(4), C, 64, cosine=cosine)
     L = inverse.draw(0, C, 64, cosine=cosine, dtype="float64")
     largest = inverse.largest_power(L)
     law = np.finfo("float32").eps * max(largest, 1)

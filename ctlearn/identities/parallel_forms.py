@@ -167,8 +167,9 @@ def ut(
     r" S_C = S_0 + K^\top (T V - W S_0)",
     source="yang2024deltanet, its chunkwise form, from memory",
     citations=YANG,
-    equations=("eq-without-state", "eq-delta-chunk"),
-    printed=CHUNK | dict.fromkeys(("eq-without-state", "eq-delta-chunk"), TOKENS),
+    equations=("eq-without-state", "eq-delta-chunk", "eq-chunk-step"),
+    printed=CHUNK
+    | dict.fromkeys(("eq-without-state", "eq-delta-chunk", "eq-chunk-step"), TOKENS),
     chapter=CHAPTER,
     mutants={
         "a token does not read its own write": {"diagonal": -1},

@@ -49,12 +49,17 @@ def _measured(S: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     return np.array([error @ error, error @ v, (S * S).sum()])
 
 
-def _next(x: np.ndarray, d: int, one: Any) -> np.ndarray:
-    """What a write at a random key makes of those three, on average."""
+def _next(x: np.ndarray, d: int, key: Any, told: Any, new: Any) -> np.ndarray:
+    """What a write at a random key makes of those three, on average.
+
+    `key` and `told` are the squared lengths of the older key and value, `new` that of
+    the value which is written.
+    """
     E, m, size = x
-    fourth = one / (d * (d + 2))
-    moved = 2 * (m - E) / d + one / d + fourth * (size + 2 * (1 - 2 * m + E))
-    return np.array([E + moved, m + (1 - m) / d, size - size / d + 1])
+    answer = told - 2 * m + E
+    moved = 2 * (m - E) / d + key * new / d
+    moved = moved + (key * size + 2 * answer) / (d * (d + 2))
+    return np.array([E + moved, m + (told - m) / d, size - size / d + new])
 
 
 def _solved(x: Any, y: Any, z: Any, d: int) -> np.ndarray:
@@ -94,8 +99,11 @@ def _printed(supply: Supply, d_v: int) -> Numbers:
     equations=("eq-one-pass",),
     printed={"eq-one-pass": AsPrinted(numbers=_printed, worlds=("floats",))},
     chapter=CHAPTER,
-    worlds=("rationals", "floats"),
-    at={"rationals": {"d": 4, "d_v": 2}, "floats": {"d": 5, "d_v": 3}},
+    at={
+        "symbols": {"d": 2, "d_v": 2},
+        "rationals": {"d": 4, "d_v": 2},
+        "floats": {"d": 5, "d_v": 3},
+    },
     mutants={
         "the fourth moment of independent entries": {"fourth": False},
         "a pair starts with an error": {"start": 2},
@@ -115,8 +123,12 @@ def left_of_each(
     halve: int = 1,
     alike: bool = False,
 ) -> dict[str, Sides]:
-    """One write after any state, averaged over its key; and what solves that map."""
-    k, (told, v) = supply.unit("k", 1, d)[0], supply.unit("v", 2, d_v)
+    """One write after any state, averaged over its key; and what solves that map.
+
+    The step is for keys and values of any length, the solution for those of length one.
+    """
+    k, told, v = supply.real("k", d), supply.real("u", d_v), supply.real("v", d_v)
+    k[0] = 1 + k[0] ** 2  # a zero key has no answer of its own
     S = supply.real("S", d, d_v)
     one = k[0] ** 0
     keys = _directions(one, d)
@@ -124,9 +136,11 @@ def left_of_each(
         keys = [(one / (2 * d), key) for _, key in keys[: 2 * d]]
 
     def after(key: np.ndarray, value: np.ndarray) -> np.ndarray:
-        return delta_rule.step(key, key, value, beta=one / halve, S=S)[1]
+        rate = one / (key @ key) / halve
+        return delta_rule.step(key, key, value, beta=rate, S=S)[1]
 
     mean = sum(weight * _measured(after(key, v), k, told) for weight, key in keys)
+    lengths = (k @ k, told @ told, v @ v)
     x, y, z = supply.positive("x", 3)
     r, s = _shares(one, d)
     s = r if alike else s
@@ -135,6 +149,6 @@ def left_of_each(
     first = _solved(one, y, start * one, d)
     return {
         "base": (_measured(after(k, told), k, told)[:2], first[:2]),
-        "step": (mean, _next(_measured(S, k, told), d, one)),
-        "solution": (grown, _next(solved, d, one)),
+        "step": (mean, _next(_measured(S, k, told), d, *lengths)),
+        "solution": (grown, _next(solved, d, one, one, one)),
     }

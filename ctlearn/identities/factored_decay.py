@@ -9,6 +9,8 @@ from ctlearn.scalars import exp
 from ctlearn.supplies import Supply
 from ctlearn.tasks import factored_decay
 
+CHAPTER = "05_forgetting"
+
 
 def _tokens(supply: Supply, C: int, d_k: int) -> tuple[np.ndarray, ...]:
     q, k = supply.real("q", C, d_k), supply.real("k", C, d_k)
@@ -27,7 +29,7 @@ def _printed(supply: Supply, C: int, d_k: int) -> Numbers:
     return Numbers({**letters, "d_k": d_k}, indices)
 
 
-PRINTED = {STATEMENT: AsPrinted(numbers=_printed)}
+PRINTED = AsPrinted(numbers=_printed)
 
 
 @identity(
@@ -36,7 +38,9 @@ PRINTED = {STATEMENT: AsPrinted(numbers=_printed)}
     r" (\gamma_i \odot q_i)^\top (\delta_j \odot k_j) \quad (i \ge j)",
     source="yang2024gla, section 4.3",
     citations=("yang2024gla",),
-    printed=PRINTED,
+    equations=("eq-factored-decay",),
+    printed=dict.fromkeys((STATEMENT, "eq-factored-decay"), PRINTED),
+    chapter=CHAPTER,
     mutants={
         "the keys decay, too": {"power": 1},
         "the keys do not grow": {"power": 0},
@@ -57,21 +61,25 @@ def factored(
     }
 
 
+def _marked(first: int, last: int) -> AsPrinted:
+    """With the places, in a text, where the mark is said to be between the two."""
+    reason = "it is said of fewer pairs"
+    slips = {f"i → j (line 1, column {first})", f"j → i (line 1, column {last})"}
+    return AsPrinted(numbers=_printed, equivalent=dict.fromkeys(slips, reason))
+
+
 @identity(
     title="With a token between them as a mark, neither factor grows",
     statement=r"P_{i,j} = (D_{i,l} \odot q_i)^\top (D_{l,j} \odot k_j)"
     r" \quad (i \ge l \ge j)",
     source="yang2024gla, section 4.3 (secondary chunking)",
     citations=("yang2024gla",),
+    equations=("eq-marked-decay",),
     printed={
-        STATEMENT: AsPrinted(
-            numbers=_printed,
-            equivalent={
-                "i → j (line 1, column 63)": "it is said of fewer pairs",
-                "j → i (line 1, column 75)": "it is said of fewer pairs",
-            },
-        )
+        STATEMENT: _marked(63, 75),
+        "eq-marked-decay": _marked(98, 110),
     },
+    chapter=CHAPTER,
     mutants={
         "blocks of one token, marked a token late": {"late": 1},
         "the queries do not decay": {"asked": 0},
@@ -106,6 +114,7 @@ def marked(
     statement=r"g_t = -5: \quad \mathrm{fl}(\exp(-G_{18})) = \exp(90) = \infty,"
     r" \qquad P_{18,18} = q_{18}^\top k_{18} = 1",
     source="ours; a fault met in released kernels",
+    chapter=CHAPTER,
     citations=("yang2024gla",),
     worlds=("floats",),
     mutants={

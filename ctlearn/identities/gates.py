@@ -9,6 +9,8 @@ from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp, log
 from ctlearn.supplies import Supply
 
+CHAPTER = "05_forgetting"
+
 
 def _tokens(supply: Supply, T: int, d_k: int, d_v: int) -> dict[str, np.ndarray]:
     """Inputs of gated linear attention with one decay a token, and a state."""
@@ -31,14 +33,15 @@ def _gated(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     between = memory.decay_between(x["log_decay"], x["k"])[..., 0]
     alpha, D = exp(x["log_decay"]), between[1:, 1:]
     letters = {"S": Rows(states, first=0), "k": x["k"], "v": x["v"], "q": x["q"]}
-    letters |= {"Q": x["q"], "K": x["k"], "V": x["v"], "O": _run(x)[0], "D": D}
+    o = _run(x)[0]
+    letters |= {"Q": x["q"], "K": x["k"], "V": x["v"], "O": o, "o": o, "D": D}
     letters |= {r"\alpha": alpha, r"\gamma": between[1:, 0]}
     below = np.diag(alpha[1:], -1)
     index = range(1, T + 1)
-    return Numbers(letters | {"N": below}, {"t": index, "i": index, "j": index})
+    return Numbers(letters | {"B": below}, {"t": index, "i": index, "j": index})
 
 
-GATED = {STATEMENT: AsPrinted(numbers=_gated)}
+GATED = AsPrinted(numbers=_gated)
 
 
 @identity(
@@ -47,7 +50,12 @@ GATED = {STATEMENT: AsPrinted(numbers=_gated)}
     r" + \sum_{j=1}^{t} \left(\prod_{r=j+1}^{t} \alpha_r\right) k_j v_j^\top",
     source="yang2024gla, with one gate for all channels",
     citations=("yang2024gla",),
-    printed={STATEMENT: AsPrinted(numbers=_gated, at={"symbols": {"d_v": 2}})},
+    equations=("eq-gated-unrolled", "def-gated-memory"),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-gated-unrolled", "def-gated-memory"),
+        AsPrinted(numbers=_gated, at={"symbols": {"d_v": 2}}),
+    ),
+    chapter=CHAPTER,
     mutants={
         "a write fades by its own gate": {"own": True},
         "the start does not fade": {"start": 0},
@@ -84,7 +92,9 @@ def unrolled(
     r" O = \mathrm{diag}(\gamma) Q S_0 + (Q K^\top \odot D) V",
     source="yang2024gla; dao2024's 1-semiseparable mask",
     citations=("yang2024gla", "dao2024"),
-    printed=GATED,
+    equations=("eq-gated-parallel", "def-gate-mask"),
+    printed=dict.fromkeys((STATEMENT, "eq-gated-parallel", "def-gate-mask"), GATED),
+    chapter=CHAPTER,
     mutants={
         "a write fades by its own gate": {"own": 1},
         "the start does not fade": {"start": 0},
@@ -119,17 +129,20 @@ def mask(
 
 @identity(
     title="The mask's inverse has two diagonals, and they are the recurrence",
-    statement=r"D (I - N) = I, \qquad \gamma_t = \prod_{r=1}^{t} \alpha_r",
+    statement=r"D (I - B) = I, \qquad \gamma_t = \prod_{r=1}^{t} \alpha_r",
     source="ours; dao2024 for 1-semiseparable matrices",
     citations=("dao2024",),
-    printed={
-        STATEMENT: AsPrinted(
+    equations=("eq-inverse-mask",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-inverse-mask"),
+        AsPrinted(
             numbers=_gated,
             equivalent={
-                "D (I - N) → (I - N) D (line 1, column 1)": "it inverts on both sides"
+                "D (I - B) → (I - B) D (line 1, column 1)": "it inverts on both sides"
             },
-        )
-    },
+        ),
+    ),
+    chapter=CHAPTER,
     mutants={
         "the diagonal below has the other sign": {"sign": 1},
         "the gates of the token before": {"early": True},
@@ -158,7 +171,9 @@ def _half_life(supply: Supply, T: int) -> Numbers:
     statement=r"h = -\frac{\log(2)}{g}, \qquad \exp(g)^h = \frac{1}{2}",
     source="elementary; GLA's sigmoid(x)^(1/16) halves in 16 tokens at x = 0",
     citations=("yang2024gla",),
-    printed={STATEMENT: AsPrinted(numbers=_half_life)},
+    equations=("eq-half-life",),
+    printed=dict.fromkeys((STATEMENT, "eq-half-life"), AsPrinted(numbers=_half_life)),
+    chapter=CHAPTER,
     mutants={
         "one token more": {"more": 1},
         "to 1/e": {"base": 3},
@@ -191,7 +206,9 @@ def _reach(supply: Supply, T: int) -> Numbers:
     title="A constant decay remembers as much as 1 / (1 - alpha) tokens without one",
     statement=r"(1 - \alpha) \sum_{j=0}^{T-1} \alpha^j = 1 - \alpha^T",
     source="elementary; the geometric series",
-    printed={STATEMENT: AsPrinted(numbers=_reach)},
+    equations=("eq-reach",),
+    printed=dict.fromkeys((STATEMENT, "eq-reach"), AsPrinted(numbers=_reach)),
+    chapter=CHAPTER,
     mutants={
         "one token too many": {"more": 1},
         "the sum is not scaled": {"scaled": False},
@@ -220,7 +237,9 @@ def _rows(supply: Supply, d: int) -> Numbers:
     statement=r"(\mathrm{Diag}(\alpha) S)^\top q = S^\top (\alpha \odot q)",
     source="yang2024gla, eq. 3; elementary",
     citations=("yang2024gla",),
-    printed={STATEMENT: AsPrinted(numbers=_rows)},
+    equations=("eq-gate-rows",),
+    printed=dict.fromkeys((STATEMENT, "eq-gate-rows"), AsPrinted(numbers=_rows)),
+    chapter=CHAPTER,
     mutants={
         "columns fade": {"columns": True},
         "the question fades twice": {"power": 2},
@@ -249,6 +268,7 @@ def _halving(supply: Supply) -> Numbers:
     kind="counterexample",
     statement=r"\mathrm{Diag}(\alpha) S \ne S \, \mathrm{Diag}(\alpha)",
     source="ours; against: a vector gate forgets channels of the value",
+    chapter=CHAPTER,
     citations=("yang2024gla",),
     printed={STATEMENT: AsPrinted(numbers=_halving, worlds=("rationals",))},
     worlds=("rationals",),
@@ -290,7 +310,12 @@ def _tied(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     r" \qquad k_{t,c} = 1 - \alpha_{t,c}",
     source="ours; qin2024 ties the gate",
     citations=("qin2024",),
-    printed={STATEMENT: AsPrinted(numbers=_tied, worlds=("rationals", "floats"))},
+    equations=("eq-tied-gate",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-tied-gate"),
+        AsPrinted(numbers=_tied, worlds=("rationals", "floats")),
+    ),
+    chapter=CHAPTER,
     worlds=("rationals", "floats"),
     mutants={
         "the key is not tied": {"tied": False},
@@ -331,6 +356,7 @@ def tied_gate(
     statement=r"g = (-2^{24}, -1): \quad \mathrm{fl}(G_2 - G_1) = 0 \ne -1 = g_2,"
     r" \qquad \exp(0) - \exp(-1) \approx 0.63",
     source="ours; a fault met in released kernels",
+    chapter=CHAPTER,
     worlds=("floats",),
     mutants={
         "the first decay is mild": {"strong": 1},

@@ -12,6 +12,8 @@ from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import exp, log
 from ctlearn.supplies import Supply
 
+CHAPTER = "05_forgetting"
+
 
 def _printed(supply: Supply, d_k: int, d_v: int) -> Numbers:
     """One token, a decay, and what each mechanism makes of any state."""
@@ -26,7 +28,8 @@ def _printed(supply: Supply, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters | {r"S^\star": implicit})
 
 
-PRINTED = {STATEMENT: AsPrinted(numbers=_printed)}
+AS_PRINTED = AsPrinted(numbers=_printed)
+PRINTED = {STATEMENT: AS_PRINTED}
 
 
 def _forgetting_free(*, write: int = 1, sign: int = 1) -> Sides:
@@ -44,7 +47,9 @@ def _forgetting_free(*, write: int = 1, sign: int = 1) -> Sides:
     r" (1 - \eta \lambda) S_0 + \eta k v^\top",
     source="ours; wang2025ttr and behrouz2025titans read gates so",
     citations=("wang2025ttr", "behrouz2025titans"),
-    printed=PRINTED,
+    equations=("eq-gate-is-weight-decay",),
+    printed=dict.fromkeys((STATEMENT, "eq-gate-is-weight-decay"), AS_PRINTED),
+    chapter=CHAPTER,
     mutants={
         "the length is not halved": {"half": 1},
         "the write is not scaled by the step": {"write": 0},
@@ -83,6 +88,7 @@ def forgetting_is_a_step(
     source="ours; the argmin that behrouz2025miras writes in general",
     citations=("behrouz2025miras",),
     printed=PRINTED,
+    chapter=CHAPTER,
     mutants={
         "the write does not shrink": {"shrunk": False},
         "the decay is 1 - lambda": {"first_order": True},

@@ -37,6 +37,7 @@ MECHANISM = Mechanism(
     module=__name__,
     title="Gated linear attention (GLA)",
     citations=("yang2024gla",),
+    chapter="05_forgetting",
     inputs={"q": "real", "k": "real", "v": "real", "log_decay": "log_decay"},
     place=Place(
         function_class="linear map",

@@ -47,6 +47,7 @@ MECHANISM = Mechanism(
     module=__name__,
     title="HGRN2 (gated linear recurrence with state expansion)",
     citations=("qin2024",),
+    chapter="05_forgetting",
     inputs={"q": "real", "v": "real", "log_decay": "log_decay"},
     opening=empty_token_first,
     place=Place(

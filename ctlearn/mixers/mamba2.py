@@ -40,6 +40,7 @@ MECHANISM = Mechanism(
     module=__name__,
     title="Mamba-2 (state space duality)",
     citations=("dao2024",),
+    chapter="05_forgetting",
     inputs={
         "q": "real",
         "k": "real",

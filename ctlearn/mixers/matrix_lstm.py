@@ -92,6 +92,7 @@ MECHANISM = Mechanism(
     module=__name__,
     title="Matrix LSTM (mLSTM)",
     citations=("beck2024xlstm",),
+    chapter="05_forgetting",
     inputs={
         **{"q": "real", "k": "real", "v": "real"},
         **{"log_decay": "log_decay [T]", "log_write": "real"},

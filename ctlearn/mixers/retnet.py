@@ -122,6 +122,7 @@ MECHANISM = Mechanism(
     module=__name__,
     title="RetNet",
     citations=("sun2023retnet",),
+    chapter="05_forgetting",
     inputs={
         "q": "real",
         "k": "real",

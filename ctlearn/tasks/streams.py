@@ -8,13 +8,15 @@ All errors are mean squares over coordinates: answering zero scores 1 on average
 exactly on every stream.
 """
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ctlearn.mixers import delta_rule, ttt_linear
-from ctlearn.tasks.recall import unit_vectors
+from ctlearn.mixers import delta_rule, retention, ttt_linear
+from ctlearn.tasks.recall import best_scale, unit_vectors
 
 
 class Stream(NamedTuple):
@@ -75,6 +77,108 @@ def map_errors(states: np.ndarray, stream: Stream) -> np.ndarray:
     the entries of S - W. Values are clean.
     """
     return ((states - stream.W) ** 2).mean(axis=(1, 2))
+
+
+def clean_values(stream: Stream) -> np.ndarray:
+    """What would be told without noise: [T, d_v]."""
+    return np.einsum("tk,tkv->tv", stream.k, stream.W)
+
+
+def errors_along(
+    said: Sequence[np.ndarray], streams: Sequence[Stream], edges: Sequence[int]
+) -> np.ndarray:
+    """Error against clean values in each span of tokens: [streams, spans].
+
+    Spans lie between neighbouring `edges`. In each, all streams share the one scale of
+    their answers that is best, and an answer of zero scores 1 on every stream.
+    """
+    clean = [clean_values(stream) for stream in streams]
+    errors = np.empty((len(streams), len(edges) - 1))
+    for i, (start, end) in enumerate(itertools.pairwise(edges)):
+        answers, wanted = (np.stack([x[start:end] for x in y]) for y in (said, clean))
+        missed = best_scale(answers, wanted) * answers - wanted
+        errors[:, i] = (missed**2).sum(axis=(1, 2)) / (wanted**2).sum(axis=(1, 2))
+    return errors
+
+
+def fading_errors(
+    streams: Sequence[Stream], decays: Sequence[float], skip: int
+) -> np.ndarray:
+    """Error of a memory that keeps `decay` of itself at each token: [decays, streams].
+
+    The mean over all tokens but the first `skip`, each asked before it is told, at the
+    one scale for each decay that serves all streams best.
+    """
+    edges = (skip, len(streams[0].k))
+    errors = []
+    for decay in decays:
+        gate = {"log_gamma": math.log(decay)}
+        said = [answers_before(retention.chunkwise, x, **gate) for x in streams]
+        errors.append(errors_along(said, streams, edges)[:, 0])
+    return np.array(errors)
+
+
+def channel_errors(
+    streams: Sequence[Stream],
+    decays: Sequence[float],
+    groups: Sequence[np.ndarray],
+    skip: int,
+) -> np.ndarray:
+    """Errors where two groups of key channels fade apart: [decays, decays, streams].
+
+    Entry i, j is for channels that keep decays[i] if they are in the first group and
+    decays[j] in the second. `groups` are two masks [d_k] over the channels. Each group
+    has a scale of its own, the best for all streams; the rest is as in `fading_errors`.
+    """
+    products = np.array([_products(x, decays, groups, skip) for x in streams])
+    total, n = products.sum(axis=0), len(decays)
+    errors = np.empty((n, n, len(streams)))
+    for i, j in np.ndindex(n, n):
+        both = [1 + i, 1 + n + j]
+        scales = np.linalg.solve(total[np.ix_(both, both)], total[both, 0])
+        # what was wanted, less the two answers at these scales
+        missed = np.zeros(2 * n + 1)
+        missed[[0, *both]] = [1, *-scales]
+        errors[i, j] = missed @ products @ missed / products[:, 0, 0]
+    return errors
+
+
+def _products(
+    stream: Stream, decays: Sequence[float], groups: Sequence[np.ndarray], skip: int
+) -> np.ndarray:
+    """Of what is wanted with what each group says at each decay, every two of them."""
+    rows = [clean_values(stream)]
+    for group in groups:
+        part = stream._replace(k=stream.k * group)
+        for decay in decays:
+            gate = {"log_gamma": math.log(decay)}
+            rows.append(answers_before(retention.chunkwise, part, **gate))
+    flat = np.array([x[skip:].ravel() for x in rows])
+    return flat @ flat.T
+
+
+def turned(stream: Stream, seed: int) -> Stream:
+    """The same values, told at keys that a random rotation has mixed."""
+    d_k = stream.k.shape[1]
+    R, _ = np.linalg.qr(np.random.default_rng(seed).standard_normal((d_k, d_k)))
+    return stream._replace(k=stream.k @ R.T, W=np.einsum("ij,tjv->tiv", R, stream.W))
+
+
+def expected_fading_error(alpha: Any, rho: Any, m: Any) -> Any:
+    """What `fading_errors` tends to on streams that have been drifting for ever.
+
+    `alpha` is the decay, `rho` = sqrt(1 - drift), and m = d_k (1 + noise^2) - 1 weighs
+    what all other tokens leave in an answer.
+    """
+    kept = alpha * rho
+    return 1 - rho**2 * (1 - alpha**2) / ((1 - kept) * (1 + kept + m * (1 - kept)))
+
+
+def best_decay(rho: float, m: float) -> float:
+    """The decay in (0, 1) at which `expected_fading_error` is least, for m above 0."""
+    excess = (1 - rho) ** 2 / rho + (1 - rho**2) / (m * rho)
+    # alpha + 1 / alpha = 2 + excess, and of its two roots the one below 1
+    return 1 / (1 + excess / 2 + math.sqrt(excess + excess**2 / 4))
 
 
 def mini_batch_errors(

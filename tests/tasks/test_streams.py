@@ -10,7 +10,7 @@ was a small one, on which zero scored 0.9: all five of its numbers are below our
 import numpy as np
 import pytest
 
-from ctlearn.mixers import linear_attention, ttt_linear
+from ctlearn.mixers import gated_linear_attention, linear_attention, ttt_linear
 from ctlearn.tasks import streams
 
 SIZES = (1, 4, 16, 64, 256)
@@ -110,3 +110,80 @@ def test_the_error_of_a_map_is_the_mean_over_keys():
     for t, error in enumerate(streams.map_errors(S, stream)):
         mean = ((many @ (S[t] - stream.W[t])) ** 2).mean()
         assert mean == pytest.approx(error, rel=0.03)
+
+
+@pytest.mark.parametrize(("drift", "noise"), [(0.01, 0.5), (0.1, 0.0)])
+def test_a_fading_memory_errs_as_much_as_told(drift, noise):
+    drawn = [
+        streams.drifting(seed, 1000, 8, 8, drift=drift, noise=noise)
+        for seed in range(8)
+    ]
+    m, rho = 8 * (1 + noise**2) - 1, np.sqrt(1 - drift)
+    decays = np.array([0.7, streams.best_decay(rho, m), 0.99])
+    errors = streams.fading_errors(drawn, decays, skip=300)
+    told = streams.expected_fading_error(decays, rho, m)
+    standard_error = errors.std(axis=1, ddof=1) / np.sqrt(8)
+    assert (abs(errors.mean(axis=1) - told) < 4 * standard_error).all()
+    assert (standard_error < 0.02).all()
+    assert errors.mean(axis=1).argmin() == 1
+
+
+@pytest.mark.parametrize(("drift", "m"), [(1e-6, 15), (0.01, 15), (0.5, 1), (0.9, 40)])
+def test_no_other_decay_is_better_than_the_best(drift, m):
+    rho = np.sqrt(1 - drift)
+    best = streams.best_decay(rho, m)
+    others = np.linspace(0.001, 0.999, 1999)
+    least = streams.expected_fading_error(best, rho, m)
+    assert 0 < best < rho
+    assert least == pytest.approx(drift / (1 - rho * best))
+    assert (streams.expected_fading_error(others, rho, m) >= least - 1e-12).all()
+
+
+def test_a_slow_drift_asks_for_the_geometric_mean():
+    reach = 1 / (1 - streams.best_decay(np.sqrt(1 - 1e-8), 15))
+    assert reach == pytest.approx(np.sqrt(15 / 1e-8), rel=1e-3)
+
+
+def test_groups_of_channels_fade_apart():
+    """Against a gate for each channel, asked of one group and then of the other."""
+    drawn = [streams.drifting(seed, 60, 4, 3, drift=0.1) for seed in range(2)]
+    first = np.arange(4) < 2
+    found = streams.channel_errors(drawn, [0.5, 0.9], [first, ~first], skip=20)
+    gate = np.broadcast_to(np.log(np.where(first, 0.5, 0.9)), (60, 4))
+    form = gated_linear_attention.recurrent
+    asked = [
+        np.stack(
+            [
+                streams.answers_before(form, x._replace(k=x.k * group), log_decay=gate)
+                for group in (first, ~first)
+            ]
+        )[:, 20:].reshape(2, -1)
+        for x in drawn
+    ]
+    clean = [streams.clean_values(x)[20:].ravel() for x in drawn]
+    scales = np.linalg.lstsq(np.hstack(asked).T, np.hstack(clean), rcond=None)[0]
+    for i in range(2):
+        missed = clean[i] - scales @ asked[i]
+        error = (missed**2).sum() / (clean[i] ** 2).sum()
+        assert found[0, 1, i] == pytest.approx(error)
+
+
+def test_turned_keys_are_told_the_same_values():
+    stream = streams.drifting(0, 40, 5, 3, drift=0.1)
+    other = streams.turned(stream, 1)
+    assert not np.allclose(other.k, stream.k, atol=0.1)
+    assert other.v is stream.v
+    assert streams.clean_values(other) == pytest.approx(streams.clean_values(stream))
+    errors = streams.fading_errors([stream, other], [0.9], skip=5)
+    assert errors[0, 0] == pytest.approx(errors[0, 1])
+
+
+def test_each_span_has_a_scale_of_its_own():
+    stream = streams.drifting(0, 30, 4, 3)
+    clean = streams.clean_values(stream)
+    said = np.concatenate([2 * clean[:10], np.zeros((10, 3)), -3 * clean[20:]])
+    said[10] = 1e-9
+    errors = streams.errors_along([said], [stream], (0, 10, 20, 30))
+    assert errors.shape == (1, 3)
+    assert errors[0, [0, 2]] == pytest.approx([0, 0])
+    assert 0.5 < errors[0, 1] <= 1

@@ -171,6 +171,12 @@ _SYMBOLS = (
         elsewhere="x (Mamba-2)",
     ),
     Symbol(
+        name="prediction",
+        tex="\\hat{v}_t",
+        role="value",
+        meaning="what the memory says at the key of token t before that token writes",
+    ),
+    Symbol(
         name="W_Q",
         tex="W_Q",
         shapes=(("d_v", "d_k"),),

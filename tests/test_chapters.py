@@ -1,0 +1,198 @@
+"""What a chapter of the book must have: its parts in order, and numbers that it ran."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LONGEST = 120  # words of a paragraph
+EXERCISES = 5
+
+
+def html(cell):
+    """What a cell of code shows as HTML."""
+    outputs = cell.get("outputs", [])
+    return "".join("".join(o.get("data", {}).get("text/html", "")) for o in outputs)
+
+
+def printed(cell):
+    """What a cell of code shows as text."""
+    outputs = cell.get("outputs", [])
+    return "\n".join(
+        o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in outputs
+    )
+
+
+def has(text):
+    """Whether a cell of text says it."""
+    return lambda cell: cell.cell_type == "markdown" and text in cell.source
+
+
+def heading(pattern):
+    """Whether a cell of text has such a heading."""
+    found = re.compile(rf"^##+ .*(?:{pattern})", re.MULTILINE)
+    return lambda cell: cell.cell_type == "markdown" and bool(found.search(cell.source))
+
+
+# the parts of a chapter in the order in which each first appears, and how it is known
+PARTS = {
+    "a card of what it needs": has(":class: chapter-card"),
+    "a figure before anything is derived": lambda c: "<figure" in html(c),
+    "a prediction": has(":class: predict"),
+    "a labelled equation": has("$$ ("),
+}
+# those that come somewhere behind them
+ANYWHERE = {
+    "the package's own code": lambda c: "Listing(" in c.get("source", ""),
+    "a check that the plans agree": heading("plans agree"),
+    "an explorable": lambda c: 'class="explorable"' in html(c),
+    "an experiment": heading("Experiment|Where each plan wins"),
+}
+# and those that close it
+LAST = {
+    "what it does not say": heading("What this does not say"),
+    "exercises": heading("Exercises"),
+    "what to keep": lambda c: has(":class: keep")(c) or heading("What to keep")(c),
+}
+
+
+def lint_parts(notebook):
+    """Every part is there, and the opening and the end are in order."""
+
+    def first(known):
+        return next((i for i, c in enumerate(notebook.cells) if known(c)), None)
+
+    for group in (PARTS, ANYWHERE, LAST):
+        at = {name: first(known) for name, known in group.items()}
+        yield from (f"no part is {name}" for name, i in at.items() if i is None)
+        found = [i for i in at.values() if i is not None]
+        if group is not ANYWHERE and found != sorted(found):
+            yield f"the parts {list(group)} are in another order: {found}"
+
+
+def lint_exercises(notebook):
+    """Five exercises or more, each with a hint and a solution that are folded."""
+    text = "\n\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
+    exercises = re.findall(
+        r"^:::+\{exercise\}.*?^:::+$", text, re.MULTILINE | re.DOTALL
+    )
+    if len(exercises) < EXERCISES:
+        yield f"{len(exercises)} exercises; there should be {EXERCISES} or more"
+    for exercise in exercises:
+        for part in ("Hint", "Solution"):
+            if f"<summary>{part}</summary>" not in exercise:
+                yield f"no {part} folded in {exercise.splitlines()[0]!r}"
+
+
+def paragraphs(notebook):
+    """The paragraphs of prose, without code, displayed formulas and tables."""
+    for cell in notebook.cells:
+        if cell.cell_type != "markdown":
+            continue
+        text = re.sub(
+            r"```.*?```|\$\$.*?\$\$(?: \([\w-]+\))?",
+            "\n\n",
+            cell.source,
+            flags=re.DOTALL,
+        )
+        text = re.sub(
+            r"^\s*(?::::*.*|:[\w-]+:.*|\|.*\||</?\w+.*>)$",
+            "\n",
+            text,
+            flags=re.MULTILINE,
+        )
+        for paragraph in re.split(r"\n\s*\n|^\s*[-*\d]+\.? ", text, flags=re.MULTILINE):
+            if paragraph.strip():
+                yield " ".join(paragraph.split())
+
+
+def lint_paragraphs(notebook):
+    """A paragraph can be read aloud."""
+    for paragraph in paragraphs(notebook):
+        words = len(re.sub(r"\$[^$]*\$", "x", paragraph).split())
+        if words > LONGEST:
+            yield f"{words} words in a paragraph: {paragraph[:60]!r}"
+
+
+def lint_numbers(notebook):
+    """A decimal in the prose was printed by a cell, set in one, or is cited."""
+    code = [c for c in notebook.cells if c.cell_type == "code"]
+    decimal = r"(?<![\w.])\d+\.\d+(?:e[-+]?\d+)?"
+    shown = {
+        float(x)
+        for c in code
+        for x in re.findall(r"\d*\.?\d+(?:e[-+]?\d+)?", printed(c))
+    }
+    given = {float(x) for c in code for x in re.findall(decimal, c.source)}
+    for paragraph in paragraphs(notebook):
+        if "{cite" in paragraph:
+            continue
+        prose = re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", " ", paragraph)
+        for number in re.findall(decimal, prose):
+            places = len(number.partition(".")[2])
+            value = float(number)
+            near = any(abs(x - value) <= 0.5001 * 10**-places for x in shown)
+            if not near and value not in given:
+                yield f"no cell prints {number}: {paragraph[:60]!r}"
+
+
+LINTS = (lint_parts, lint_exercises, lint_paragraphs, lint_numbers)
+
+
+@pytest.mark.parametrize("lint", LINTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda p: p.stem)
+def test_a_chapter_has_what_a_chapter_has(path, lint):
+    assert list(lint(nbformat.read(path, as_version=4))) == []
+
+
+def without(text):
+    """Take a text out of every cell of words."""
+
+    def plant(notebook):
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = cell.source.replace(text, "")
+
+    return plant
+
+
+def with_words(words):
+    """Add a paragraph."""
+
+    def plant(notebook):
+        notebook.cells[-1].source += f"\n\n{words}"
+
+    return plant
+
+
+def card_last(notebook):
+    """Put the card behind all else."""
+    cells = notebook.cells
+    at = next(i for i, cell in enumerate(cells) if has(":class: chapter-card")(cell))
+    cells.append(cells.pop(at))
+
+
+FAULTS = {
+    "no card": (without(":class: chapter-card"), "no part is a card"),
+    "nothing to predict": (without(":class: predict"), "no part is a prediction"),
+    "no label": (without("$$ ("), "no part is a labelled equation"),
+    "nothing said of limits": (without("## What this does not say"), "no part is what"),
+    "card last": (card_last, "in another order"),
+    "no exercise": (without("{exercise}"), "0 exercises"),
+    "no solution": (without("<summary>Solution"), "no Solution folded"),
+    "no hint": (without("<summary>Hint"), "no Hint folded"),
+    "no breath": (with_words("word " * 121), "121 words"),
+    "a number from nowhere": (with_words("It is 0.1234567."), "prints 0.1234567"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_named(fault):
+    plant, complaint = FAULTS[fault]
+    notebook = nbformat.read(CHAPTERS[0], as_version=4)
+    plant(notebook)
+    problems = [problem for lint in LINTS for problem in lint(notebook)]
+    assert any(complaint in problem for problem in problems), problems

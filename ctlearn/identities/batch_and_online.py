@@ -28,7 +28,7 @@ def _printed_online(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     for t in range(T):
         G.append(slopes(dot, W[-1], k[t : t + 1], v[t : t + 1])[0])
         W.append(W[-1] - G[-1])
-    letters = {"k": k, "v": v, "W": Rows(np.array(W), first=0), "G": np.array(G)}
+    letters = {"k": k, "v": v, "W": Rows(np.array(W), first=0), "g": np.array(G)}
     return Numbers(letters, {"t": range(1, T + 1), "j": range(1, T + 1)})
 
 
@@ -43,8 +43,8 @@ def _free_dot(*, loss: str = "dot", size: int = 1) -> Sides:
 
 @identity(
     title="For the dot product the slope does not see the state: online is batch",
-    statement=r"G_t = -k_t v_t^\top, \quad"
-    r" W_t = W_{t-1} - G_t = W_0 + \sum_{j=1}^{t} k_j v_j^\top",
+    statement=r"g_t = -k_t v_t^\top, \quad"
+    r" W_t = W_{t-1} - g_t = W_0 + \sum_{j=1}^{t} k_j v_j^\top",
     source="mcdermott2026, eqs. 8 and 9, the Hebbian rule",
     citations=("mcdermott2026",),
     equations=("eq-online-dot",),

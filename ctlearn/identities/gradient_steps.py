@@ -29,7 +29,7 @@ def _printed(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     o, S = linear_attention.recurrent(q, k, v)
     G, c = slopes(squared, 0 * S, k, v), supply.rate("c", 1)[0]
     ends = states(linear_attention.recurrent, T, q, k, v)
-    letters = {"q": q, "k": k, "v": v, "o": o, "S": ends, "G": G}
+    letters = {"q": q, "k": k, "v": v, "o": o, "S": ends, "g": G}
     scaled = {"c": c, "H": c * G}
     return Numbers(letters | scaled, {"t": range(1, T + 1), "j": range(1, T + 1)})
 
@@ -45,7 +45,7 @@ def _free_step(*, twice: int = 1, start: int = 0) -> Sides:
 
 @identity(
     title="Linear attention is one step from zero on the sum of the squared errors",
-    statement=r"G_j = -2 k_j v_j^\top, \quad S_t = -\frac{1}{2} \sum_{j=1}^{t} G_j,"
+    statement=r"g_j = -2 k_j v_j^\top, \quad S_t = -\frac{1}{2} \sum_{j=1}^{t} g_j,"
     r" \quad o_t = S_t^\top q_t = \sum_{j=1}^{t} (k_j^\top q_t) v_j",
     source="sun2024ttt, theorem 1",
     citations=("sun2024ttt",),

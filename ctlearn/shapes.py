@@ -470,6 +470,13 @@ _SYMBOLS = (
         elsewhere="D, output correction (Comba)",
     ),
     Symbol(
+        name="width",
+        tex="h",
+        role="rate",
+        meaning="the width of a Gaussian kernel; scores are multiplied by 1/h²",
+        elsewhere="bandwidth",
+    ),
+    Symbol(
         name="tau",
         tex="\\tau",
         role="rate",
@@ -596,6 +603,13 @@ _SYMBOLS = (
         shapes=(("T", "d_v"),),
         role="value",
         meaning="the written row: what takes the old answer's place",
+    ),
+    Symbol(
+        name="slope",
+        tex="\\Gamma_t",
+        role="error",
+        meaning="the slope of the loss on all pairs so far: keys times errors, summed",
+        elsewhere="gradient",
     ),
     Symbol(
         name="u",

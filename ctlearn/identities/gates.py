@@ -232,13 +232,26 @@ def _rows(supply: Supply, d: int) -> Numbers:
     return Numbers(letters | {r"\beta": supply.rate("b", 1)[0]})
 
 
+def _by_channel(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """Tokens with a gate for each key channel, and the package's states."""
+    x = _tokens(supply, T, d_k, d_v)
+    x |= {"log_decay": supply.log_decay("g", T, d_k)}
+    starts = [{n: y[:t] if n != "S" else y for n, y in x.items()} for t in range(T + 1)]
+    ends = [gated_linear_attention.recurrent(**start)[1] for start in starts]
+    letters = {"S": Rows(np.array(ends), first=0), "k": x["k"], "v": x["v"]}
+    return Numbers(letters | {r"\alpha": exp(x["log_decay"])}, {"t": range(1, T + 1)})
+
+
 @identity(
     title="A gate on key channels fades rows, and might as well fade the question",
     statement=r"(\mathrm{Diag}(\alpha) S)^\top q = S^\top (\alpha \odot q)",
     source="yang2024gla, eq. 3; elementary",
     citations=("yang2024gla",),
-    equations=("eq-gate-rows",),
-    printed=dict.fromkeys((STATEMENT, "eq-gate-rows"), AsPrinted(numbers=_rows)),
+    equations=("eq-gate-rows", "def-vector-gate"),
+    printed={
+        **dict.fromkeys((STATEMENT, "eq-gate-rows"), AsPrinted(numbers=_rows)),
+        "def-vector-gate": AsPrinted(numbers=_by_channel),
+    },
     chapter=CHAPTER,
     mutants={
         "columns fade": {"columns": True},

@@ -40,7 +40,11 @@ def _after(alpha: np.ndarray, k: np.ndarray, beta: object, S: np.ndarray) -> np.
     r" \beta (k (\alpha \odot k)^\top - (\alpha \odot k) k^\top)",
     source="ours; kimi2025 fades first",
     citations=("kimi2025",),
-    printed={STATEMENT: AsPrinted(numbers=_erasure)},
+    equations=("eq-gate-commutator",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-gate-commutator"), AsPrinted(numbers=_erasure)
+    ),
+    chapter="09_gated_delta_rules",
     mutants={
         "a sum in the place of the difference": {"sign": 1},
         "the rate is left out": {"rate": False},

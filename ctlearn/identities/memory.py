@@ -251,7 +251,9 @@ def _bridge_free(*, rate_power: int = -1, value_power: int = 1) -> Sides:
     ),
     source="ours; the forms are yang2025gated's and wang2025ttr's",
     citations=("yang2025gated", "wang2025ttr"),
-    printed={STATEMENT: AsPrinted(numbers=_printed_orders)},
+    equations=("eq-bridge",),
+    printed=dict.fromkeys((STATEMENT, "eq-bridge"), AsPrinted(numbers=_printed_orders)),
+    chapter="09_gated_delta_rules",
     mutants={
         "values not rescaled": {"value_power": 0},
         "rates not rescaled": {"rate_power": 0},
@@ -378,7 +380,11 @@ def _gated_chunk_numbers(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
     as_printed=r"O = \mathrm{Diag}(\gamma) Q S + (Q K^\top \odot M) U",
     source="yang2025gated, section 3.3, the output of a chunk",
     citations=("yang2025gated",),
-    printed={STATEMENT: AsPrinted(numbers=_gated_chunk_numbers)},
+    equations=("eq-gated-chunk",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-gated-chunk"), AsPrinted(numbers=_gated_chunk_numbers)
+    ),
+    chapter="09_gated_delta_rules",
     mutants={
         "nothing decays, so the printed line is right": {"forget": 0},
         "the state is read without decay": {"decayed_read": False},

@@ -214,7 +214,11 @@ def _gated(supply: Supply, d_k: int) -> Numbers:
     r" \mathrm{Diag}(\alpha) x \rVert^2 \le \frac{4}{3} \lVert x \rVert^2",
     source="ours",
     citations=("hatamizadeh2026",),
-    printed={STATEMENT: AsPrinted(numbers=_gated, worlds=TWO_WORLDS)},
+    equations=("eq-at-most",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-at-most"), AsPrinted(numbers=_gated, worlds=TWO_WORLDS)
+    ),
+    chapter="09_gated_delta_rules",
     worlds=TWO_WORLDS,
     mutants={
         "nothing is stretched": {"thirds": 3},
@@ -263,7 +267,12 @@ def _stretched(supply: Supply) -> Numbers:
     r" \lVert (I - k (b \odot k)^\top) x \rVert^2 = 4 \ne 3 = \lVert x \rVert^2",
     source="ours; against: eigenvalues in [0, 1] stretch nothing",
     citations=("hatamizadeh2026",),
-    printed={STATEMENT: AsPrinted(numbers=_stretched, worlds=("rationals",))},
+    equations=("eq-stretch",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-stretch"),
+        AsPrinted(numbers=_stretched, worlds=("rationals",)),
+    ),
+    chapter="09_gated_delta_rules",
     worlds=("rationals",),
     mutants={
         "a reflection: both channels, at 2": {"second": 1},
@@ -326,12 +335,12 @@ def _alternating(supply: Supply) -> Numbers:
     r" (I - k_1 (b_1 \odot k_1)^\top) x = \frac{5}{4} x",
     source="ours",
     citations=("hatamizadeh2026",),
-    printed={
-        STATEMENT: AsPrinted(
-            numbers=_alternating,
-            worlds=TWO_WORLDS,
-        )
-    },
+    equations=("eq-for-ever",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-for-ever"),
+        AsPrinted(numbers=_alternating, worlds=TWO_WORLDS),
+    ),
+    chapter="09_gated_delta_rules",
     mutants={
         "the tokens in the other order": {"order": -1},
         "the second token alone": {"first": 1},

@@ -24,6 +24,8 @@ def _printed(supply: Supply, d_k: int, d_v: int) -> Numbers:
     letters = {"k": k, "v": v, r"\beta": beta, r"\alpha": alpha, r"\lambda": lam}
     letters |= {r"\eta": beta, "S_0": S, "S": supply.real("X", d_k, d_v)}
     letters |= {"S_1": gated, "u": beta * (v - alpha * S.T @ k)}
+    u = letters["u"]
+    letters |= {"c": 2 * alpha * (u @ S.T @ k) + (k @ k) * (u @ u)}
     implicit = (S + np.outer(k, v)) / (1 + lam)
     return Numbers(letters | {r"S^\star": implicit})
 
@@ -125,7 +127,9 @@ def nearest_shorter(
     r" - 2 \alpha u^\top S_0^\top k - (k^\top k) (u^\top u)",
     source="ours; yang2025gated's objective, from memory",
     citations=("yang2025gated",),
-    printed=PRINTED,
+    equations=("eq-linearised",),
+    printed=PRINTED | {"eq-linearised": AsPrinted(numbers=_printed)},
+    chapter="09_gated_delta_rules",
     mutants={
         "the error of the state before it fades": {"fade": False},
         "about the state before it fades": {"about": 0},
@@ -173,7 +177,9 @@ def _regularised_free(*, decay_first: bool = False) -> Sides:
     r" ((1 - \eta \lambda) I - \eta k k^\top) S_0 + \eta k v^\top",
     source="wang2025ttr, its regularised stochastic gradient descent",
     citations=("wang2025ttr", "hu2025comba"),
-    printed=PRINTED,
+    equations=("eq-decayed-step",),
+    printed=PRINTED | {"eq-decayed-step": AsPrinted(numbers=_printed)},
+    chapter="09_gated_delta_rules",
     mutants={
         "the gated delta rule's order": {"decay_first": True},
         "the squared length is not halved": {"half": 1},

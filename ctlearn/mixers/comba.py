@@ -96,6 +96,7 @@ MECHANISM = Mechanism(
         "correction": "rate",
     },
     opening=_opening,
+    chapter="09_gated_delta_rules",
     place=Place(
         function_class="linear map",
         objective="squared error, the answer read at p",

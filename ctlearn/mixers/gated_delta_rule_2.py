@@ -78,6 +78,7 @@ MECHANISM = Mechanism(
         "b": "rate",
         "w": "rate",
     },
+    chapter="09_gated_delta_rules",
     place=Place(
         function_class="linear map",
         objective="squared error between gated value and gated answer",

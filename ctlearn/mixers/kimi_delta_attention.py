@@ -50,6 +50,7 @@ MECHANISM = Mechanism(
         "log_decay": "log_decay",
         "beta": "rate",
     },
+    chapter="09_gated_delta_rules",
     place=Place(
         function_class="linear map",
         objective="half the squared error, linearised at the decayed state",

@@ -77,6 +77,7 @@ MECHANISM = Mechanism(
         "kappa": "unit",
         "a": "rate",
     },
+    chapter="09_gated_delta_rules",
     place=Place(
         function_class="linear map",
         objective="squared error, the answer read and given up at kappa",

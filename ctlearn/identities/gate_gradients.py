@@ -12,6 +12,8 @@ from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import log
 from ctlearn.supplies import Supply
 
+CHAPTER = "05_forgetting"
+
 
 def _draw(supply: Supply, T: int, d_k: int, d_v: int, gates: int) -> Inputs:
     """Gated linear attention from an empty state, and the loss's slopes at outputs.
@@ -51,11 +53,7 @@ def _printed(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters, {"t": index, "i": index, "j": index, "r": index})
 
 
-PRINTED = {
-    STATEMENT: AsPrinted(
-        numbers=_printed, at={"symbols": {"d_v": 2}, "floats": {"T": 4}}
-    )
-}
+AS_PRINTED = AsPrinted(numbers=_printed, at={"symbols": {"d_v": 2}, "floats": {"T": 4}})
 
 
 @identity(
@@ -63,7 +61,9 @@ PRINTED = {
     statement=r"p_{i,j} = D_{i,j} (q_i^\top k_j) (\bar{o}_i^\top v_j), \qquad"
     r" \bar{g}_t = \sum_{i=t}^{T} \sum_{j=1}^{t-1} p_{i,j}",
     source="ours; elementary",
-    printed=PRINTED,
+    equations=("eq-gate-slope",),
+    printed=dict.fromkeys((STATEMENT, "eq-gate-slope"), AS_PRINTED),
+    chapter=CHAPTER,
     mutants={
         "the token's own pair, too": {"own": 1},
         "queries before the gate": {"early": 1},
@@ -99,7 +99,8 @@ def _summed_back(terms: np.ndarray) -> np.ndarray:
     r" - \sum_{i=r+1}^{T} p_{i,r}\right)",
     source="ours; the stable form of the Mamba-2 kernels' gradient",
     citations=("dao2024",),
-    printed=PRINTED,
+    printed={STATEMENT: AS_PRINTED},
+    chapter=CHAPTER,
     mutants={
         "summed from the front": {"back": False},
         "columns less rows": {"sign": -1},
@@ -129,7 +130,9 @@ def strict_pairs(
     statement=r"\bar{g}_t = \sum_{r=t}^{T} (q_r^\top \bar{q}_r - k_r^\top \bar{k}_r)",
     source="yang2024gla, its slope along the gate, from memory",
     citations=("yang2024gla",),
-    printed=PRINTED,
+    equations=("eq-gate-shortcut",),
+    printed=dict.fromkeys((STATEMENT, "eq-gate-shortcut"), AS_PRINTED),
+    chapter=CHAPTER,
     mutants={
         "summed from the front": {"back": False},
         "keys less queries": {"sign": -1},
@@ -161,6 +164,7 @@ def shortcut(
     r" \mathrm{fl}(q_2 \bar{q}_2 - k_2 \bar{k}_2) = \mathrm{fl}(1 + 2^{-25}) - 1 = 0"
     r" \ne 2^{-25} = \bar{g}_2",
     source="ours; a fault met in released kernels, with slopes off by a factor of 400",
+    chapter=CHAPTER,
     worlds=("floats",),
     mutants={
         "a mild decay": {"power": 1},

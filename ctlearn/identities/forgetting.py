@@ -1,8 +1,8 @@
 """Forgetting: what a fading memory still says, and how fast it should fade.
 
-Means over keys are taken over the axes and over the images of one direction, means over
-what is drawn anew over signs. Those have the first and second moments of the draws they
-stand for, no more is used of them, and they are few enough to sum exactly.
+Means over keys are taken along the axes, and means over what is drawn anew over signs.
+Those have the first and second moments of the draws they stand for, no more is used of
+them, and they are few enough to sum exactly.
 """
 
 import itertools
@@ -20,12 +20,8 @@ from ctlearn.supplies import Supply
 from ctlearn.tasks.streams import expected_fading_error
 
 CHAPTER = "05_forgetting"
-
-
-def _images(k: np.ndarray) -> list[np.ndarray]:
-    """A direction [d] with its entries moved among the axes and their signs flipped."""
-    turns = [np.roll(k, shift) for shift in range(len(k))]
-    return [flip * turn for flip in _signs(len(k)) for turn in turns]
+# all ways along the axes of the plane
+WAYS = np.concatenate([np.eye(2, dtype=int), -np.eye(2, dtype=int)])
 
 
 def _signs(*shape: int) -> Iterator[np.ndarray]:
@@ -39,12 +35,12 @@ def _faded(k: np.ndarray, v: np.ndarray, log_gamma: np.ndarray) -> np.ndarray:
 
 
 def _random_keys(supply: Supply, d_v: int) -> Numbers:
-    """Three pairs in the plane: key 2 stays, the others run through their images."""
-    k, v = supply.unit("k", 3, 2), supply.real("v", 3, d_v)
+    """Three pairs in the plane: key 2 stays, the others run through the axes."""
+    k, v = supply.unit("k", 2), supply.real("v", 3, d_v)
     alpha = supply.rate("a", 1)[0]
     draws = []
-    for one, other in itertools.product(_images(k[0]), _images(k[2])):
-        drawn = np.stack([one, k[1], other])
+    for one, other in itertools.product(WAYS + 0 * k, repeat=2):
+        drawn = np.stack([one, k, other])
         draws.append({"k": drawn, "S_T": _faded(drawn, v, log(np.array(alpha)))})
     letters = {"v": v, r"\alpha": alpha, "T": 3, "d_k": 2, "i": 2}
     return Numbers(letters, {"j": range(1, 4)}, draws)
@@ -81,12 +77,11 @@ def faded_recall(
     """Each of three keys of any length, while the other two run through the axes."""
     k, v, T = supply.real("k", 3, 2), supply.real("v", 3, d_v), 3
     alpha = supply.rate("a", 1)[0]
-    ways = np.concatenate([np.eye(2, dtype=int), -np.eye(2, dtype=int)])
     errors, told = [], []
     for i in range(T):
         square = k[i] @ k[i]
         squares = []
-        for axes in itertools.product(ways, repeat=2):
+        for axes in itertools.product(WAYS, repeat=2):
             drawn = np.insert(np.array(axes) + 0 * k[:2], i, k[i], axis=0)
             S = _faded(drawn, v, log(np.array(alpha)))
             missed = S.T @ k[i] - alpha ** (aged * (T - 1 - i)) * square * v[i]

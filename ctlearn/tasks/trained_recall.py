@@ -43,7 +43,7 @@ class Task(NamedTuple):
     told: int
     times: int
     untold: int = 0
-    steps: int = 350
+    steps: int = 300
 
 
 class Memory(NamedTuple):
@@ -90,7 +90,7 @@ class Mark(NamedTuple):
 TASKS = {
     "unique names": Task(documents=1, told=8, times=1),
     "rebound names": Task(documents=1, told=4, times=3),
-    "documents": Task(documents=4, told=4, times=1, untold=4, steps=450),
+    "documents": Task(documents=4, told=4, times=1, untold=4, steps=400),
 }
 MEMORIES = {
     "add": Memory(erases=False, fades=False),
@@ -190,7 +190,7 @@ def train(
     *,
     seeds: int = 5,
     rate: float = 0.03,
-    batch: int = 16,
+    batch: int = 32,
     seed: int = 0,
 ) -> Trained:
     """Train layers on sequences that are never seen twice, and test on 256 each.

@@ -420,6 +420,7 @@ def _gated(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
     source="yang2025gated, its chunkwise form",
     citations=("yang2025gated",),
     printed={STATEMENT: AsPrinted(numbers=_gated)},
+    chapter=CHAPTER,
     mutants={
         "on one side alone": {"right": 0},
         "on the other sides": {"left": -1, "right": 1},
@@ -462,6 +463,7 @@ def _halved(supply: Supply) -> Numbers:
     citations=("yang2025gated",),
     printed={STATEMENT: AsPrinted(numbers=_halved, worlds=("rationals",))},
     worlds=("rationals",),
+    chapter=CHAPTER,
     mutants={
         "nothing decays": {"halves": 2},
         "the keys are at a right angle": {"overlap": 0},

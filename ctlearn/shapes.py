@@ -558,6 +558,13 @@ _SYMBOLS = (
         elsewhere="h (flash-linear-attention), transposed in the DeltaNet papers",
     ),
     Symbol(
+        name="faded_state",
+        tex="\\bar{S}_t",
+        shapes=(("d_k", "d_v"),),
+        role="state",
+        meaning="the state once it has forgotten, before the token writes",
+    ),
+    Symbol(
         name="inner_batch",
         tex="b",
         role="size",

@@ -18,6 +18,8 @@ trains every memory on every task, and prints how well each does.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -184,6 +186,18 @@ def layer(
     return logits.view(seeds, n, T, -1), log_decay.view(seeds, n, T)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for torch: at sizes this small a second one is in the way."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@one_thread()
 def train(
     task: Task,
     kind: Memory,

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ctlearn.mixers import gated_delta_rule, gated_linear_attention
+from ctlearn.tasks import __main__ as command
 from ctlearn.tasks import trained_recall
 from ctlearn.tasks.trained_recall import (
     ASK,
@@ -116,3 +117,27 @@ def test_the_mark_is_read_off_the_weights():
     assert torch.allclose(mark.overlap, torch.ones(2))
     assert torch.allclose(mark.between, torch.ones(2))
     assert mark.said.tolist() == [1, 0]
+
+
+def test_the_command_prints_a_row_for_each_run(monkeypatch, capsys):
+    two = torch.tensor([0.25, 0.75], dtype=torch.float64)
+
+    def train(task, kind, *, rate, seeds, seed):
+        assert (rate, seeds, seed) == (0.5, 2, 7)
+        return trained_recall.Trained(two, two, two, {})
+
+    monkeypatch.setattr(command, "train", train)
+    words = ["tasks", "--seed", "7", "--seeds", "2", "--rate", "0.5"]
+    monkeypatch.setattr("sys.argv", words)
+    command.main()
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == len(TASKS) * len(MEMORIES)
+    assert all("0.500 ± 0.354" in row for row in rows)
+    assert sum("keeps 0.500 at new" in row for row in rows) == 2
+
+
+def test_training_gives_back_the_threads():
+    before = torch.get_num_threads()
+    with trained_recall.one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before

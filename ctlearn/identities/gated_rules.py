@@ -172,6 +172,15 @@ def _emptied(k: Array, S: Array, beta: Any) -> Array:
     return delta_rule.recurrent(k, k, nothing, beta=beta, S=S)[1]
 
 
+def _one_direction_more(*, halves: int = 2) -> Sides:
+    """Q is the sum so far; the new key is at a right angle to all of it, k'Q = 0."""
+    import sympy
+
+    Q, k, kt = sympy.symbols("Q k k^T", commutative=False)
+    left = sympy.expand((1 - sympy.Rational(halves, 2) * k * kt) * (1 - Q))
+    return left.subs(kt * Q, 0), 1 - (Q + k * kt)
+
+
 @identity(
     title="The delta rule clears its memory by one write for each direction",
     statement=r"\prod_{i=1}^{N} (I - k_i k_i^\top) ="
@@ -187,6 +196,7 @@ def _emptied(k: Array, S: Array, beta: Any) -> Array:
         "half of each is left": {"halves": 1},
         "keys of length two": {"longer": 2},
     },
+    free=_one_direction_more,
 )
 def cleared(
     supply: Supply,

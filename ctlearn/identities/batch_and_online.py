@@ -11,7 +11,7 @@ import numpy as np
 
 from ctlearn.identities.engine import STATEMENT, Sides, identity
 from ctlearn.identities.slopes import dot, slopes, squared
-from ctlearn.identities.tokens import states, tokens
+from ctlearn.identities.tokens import at_right_angle, states, tokens
 from ctlearn.mixers import delta_rule, gated_linear_attention, linear_attention
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp
@@ -76,16 +76,11 @@ def hebbian(
     }
 
 
-def _across(x: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """What of x, or of each of its columns, is at a right angle to k; times k'k."""
-    return (k @ k) * x - np.multiply.outer(k, k @ x)
-
-
 def _printed_orthogonal(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     _, k, v = tokens(supply, T, d_k, d_v)
     for t in range(1, T):
         for earlier in k[:t]:
-            k[t] = _across(k[t], earlier)
+            k[t] = at_right_angle(k[t], earlier)
     W_0, beta = supply.real("W_0", d_k, d_v), supply.rate("beta", T)
     ends = states(partial(delta_rule.recurrent, S=W_0), T, k, k, v, beta=beta)
     letters = {"S": ends, "W_0": W_0, r"\beta": beta, "k": k, "v": v}
@@ -131,9 +126,9 @@ def orthogonal_keys(
     W_0, beta = supply.real("W_0", d_k, d_v), supply.rate("beta", 1)[0]
     N, x = supply.real("N", d_k, d_v), supply.real("x", d_k)
     if known:
-        N = _across(N, k[0])
+        N = at_right_angle(N, k[0])
     if across:
-        x = _across(x, k[0])
+        x = at_right_angle(x, k[0])
     written = size * beta * np.outer(k[0], v[0] - k[0] @ W_0)
     write = {"q": q[0], "k": k[0], "v": v[0], "beta": beta}
     first = delta_rule.step(**write, S=W_0)[1]

@@ -8,6 +8,7 @@ import numpy as np
 from ctlearn.identities.delta_rule import token
 from ctlearn.identities.engine import STATEMENT, Sides, identity
 from ctlearn.identities.histories import rated, states
+from ctlearn.identities.tokens import at_right_angle
 from ctlearn.mixers import (
     comba,
     delta_rule,
@@ -43,9 +44,9 @@ def _sequence(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters, {"t": range(1, T + 1)})
 
 
-def _across(k: Array, u: Array) -> Array:
-    """What of u stands at a right angle to k."""
-    return u - (k @ u) / (k @ k) * k
+def _read_first(k: Array, v: Array, **given: Any) -> Array:
+    """The state after a token that is compared before the memory fades."""
+    return comba.step(k, k, v, p=k, correction=0, **given)[1]
 
 
 def _two_orders(supply: Supply, d_k: int, d_v: int) -> Numbers:
@@ -53,8 +54,8 @@ def _two_orders(supply: Supply, d_k: int, d_v: int) -> Numbers:
     k, v, beta, alpha, S = _gated(supply, d_k, d_v)
     given = {"log_decay": log(alpha), "beta": beta, "S": S}
     first = gated_delta_rule.step(k, k, v, **given)[1]
-    second = comba.step(k, k, v, p=k, correction=0, **given)[1]
-    u = _across(k, supply.real("u", d_k))
+    second = _read_first(k, v, **given)
+    u = at_right_angle(supply.real("u", d_k), k)
     letters = {"k": k, "v": v, r"\beta": beta, r"\alpha": alpha, "u": u}
     return Numbers(letters | {"S": Rows(np.array([S, first]), first=0), "R_1": second})
 
@@ -108,7 +109,7 @@ def one_token(
     k, v, beta, alpha, S = _gated(supply, d_k, d_v)
     given = {"log_decay": log(alpha), "beta": beta, "S": S}
     if read_first:
-        _, after = comba.step(k, k, v, p=k, correction=0, **given)
+        after = _read_first(k, v, **given)
     else:
         _, after = gated_delta_rule.step(k, k, v, **given)
     kept = alpha * (S - erase * beta * np.outer(k, k @ S))
@@ -143,7 +144,7 @@ def two_erasers(
 ) -> dict[str, Sides]:
     """The reference, asked at its key and at a right angle to it."""
     k, v, beta, alpha, S = _gated(supply, d_k, d_v)
-    u = _across(k, supply.real("u", d_k))
+    u = at_right_angle(supply.real("u", d_k), k)
     o, after = gated_delta_rule.step(k, k, v, log_decay=log(alpha), beta=beta, S=S)
     share = beta * (k @ k) ** length
     told = alpha**fades * (1 - share) * (S.T @ k) + alpha**new * share * v
@@ -302,7 +303,7 @@ def _cut(supply: Supply, d_k: int, d_v: int) -> Numbers:
     k, v, beta, S = token(supply, d_k, d_v)
     given = {"log_decay": minus_infinity(S), "beta": beta, "S": S}
     first = gated_delta_rule.step(k, k, v, **given)[1]
-    second = comba.step(k, k, v, p=k, correction=0, **given)[1]
+    second = _read_first(k, v, **given)
     letters = {"k": k, "v": v, r"\beta": beta, "S": Rows(np.array([S, first]), first=0)}
     return Numbers(letters | {"R_1": second})
 

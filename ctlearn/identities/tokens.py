@@ -25,6 +25,11 @@ def mesa_inputs(supply: Supply, T: int, d_k: int, d_v: int) -> dict[str, np.ndar
     }
 
 
+def at_right_angle(x: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """What of x, or of each of its columns, is at a right angle to k; times k'k."""
+    return (k @ k) * x - np.multiply.outer(k, k @ x)
+
+
 def flat(*arrays: Any) -> np.ndarray:
     """All numbers of all arrays, in one row."""
     return np.concatenate([np.ravel(x) for x in arrays])

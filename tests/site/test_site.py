@@ -63,10 +63,10 @@ FORMULAS = """() => {
 }"""
 
 
-@pytest.fixture(scope="module", params=(360, 1280))
+@pytest.fixture(scope="class")
 def survey(request, visit, pages, axe):
     """Every page at one width: what is wrong with it, by kind; axe in both schemes."""
-    width = request.param
+    width = request.cls.width
     browser = visit(width)
     page = browser.page
     found = {}
@@ -103,23 +103,35 @@ def ailing(survey, kind):
     return {path: facts[kind] for path, facts in survey.items() if facts[kind]}
 
 
-def test_every_page_loads_by_itself(survey):
-    assert ailing(survey, "faults") == {}
-    assert all(facts["title"] for facts in survey.values())
+class OfEveryPage:
+    """What holds of every page, at the width that a class below says."""
+
+    def test_every_page_loads_by_itself(self, survey):
+        assert ailing(survey, "faults") == {}
+        assert all(facts["title"] for facts in survey.values())
+
+    def test_every_formula_is_typeset_from_its_start(self, survey):
+        for kind in ("bare", "wrong", "cut"):
+            assert ailing(survey, kind) == {}
+        assert sum(facts["written"] for facts in survey.values()) > 20
+
+    def test_no_page_is_wider_than_the_screen(self, survey):
+        assert ailing(survey, "wider") == {}
+
+    def test_axe_finds_no_violation(self, survey):
+        assert ailing(survey, "axe") == {}
 
 
-def test_every_formula_is_typeset_from_its_start(survey):
-    for kind in ("bare", "wrong", "cut"):
-        assert ailing(survey, kind) == {}
-    assert sum(facts["written"] for facts in survey.values()) > 20
+class TestOnAPhone(OfEveryPage):
+    """A class of its own, so that another process can run the other width."""
+
+    width = 360
 
 
-def test_no_page_is_wider_than_the_screen(survey):
-    assert ailing(survey, "wider") == {}
+class TestOnAScreen(OfEveryPage):
+    """As wide as a laptop's."""
 
-
-def test_axe_finds_no_violation(survey):
-    assert ailing(survey, "axe") == {}
+    width = 1280
 
 
 def test_the_root_leads_to_the_front_page(visit):

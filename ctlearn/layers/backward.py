@@ -232,53 +232,50 @@ def _rated(given: Tokens) -> Tokens:
 def _backward_segment(run: _Run, do: Tensor, dS: Tensor) -> tuple[list[Any], Tensor]:
     """The gradients of the tokens, in chunks, and of the first state."""
     x, D, seen = run.rated, run.D, run.seen
-    do = chunked(do.to(dS.dtype), x.k.shape[2])
+    # once in the order of the products, of which there are four
+    do = chunked(do.to(dS.dtype), x.k.shape[2]).contiguous()
     P = D.after.pairs(x.q, x.k)
-    read = D.after.from_start(x.q).mT @ do
-    dX, d_states = _backwards(run, P.mT @ do, read, dS)
+    dX, d_states = _backwards(run, P.mT @ do, do, dS)
     before, after = run.states[:-1], d_states[1:]
     dq, dg = D.after.from_start_backward(x.q, do @ before.mT)
     dk, dg_k = D.to_end_backward(x.k, run.R @ after.mT)
     dP = do @ run.R.mT
-    dq_pairs, dk_pairs, dg_pairs = D.after.pairs_backward(x.q, x.k, P, dP)
-    dq += dq_pairs
-    dk += dk_pairs
+    dg_pairs = D.after.pairs_backward(x.q, x.k, P, dP, dq, dk)
     gates = [dg, dg_k, dg_pairs, D.whole_backward(before, after)]
     de = dbeta = None
     if x.e is not None:
         de, dg_e = seen.from_start_backward(x.e, (dX @ before.mT).neg_())
         dL = (dX @ run.R.mT).neg_().tril_(-1)
-        de_pairs, dk_pairs, dg_pairs = seen.pairs_backward(x.e, x.k, run.L, dL)
-        de += de_pairs
-        dk += dk_pairs
-        gates += [dg_e, dg_pairs]
+        gates += [dg_e, seen.pairs_backward(x.e, x.k, run.L, dL, de, dk)]
     dz, given = dX, run.given
     if given.beta is not None:
         rate = given.beta[..., None]
-        dz, dbeta = rate * dX, (dX * given.z).sum(-1)
+        dbeta = (dX * given.z).sum(-1)
+        dz = dX.mul_(rate)
         if de is not None:
             dbeta += (de * given.e).sum(-1)
-            de = rate * de
+            de.mul_(rate)
     dg = None if x.log_decay is None else torch.stack(gates).sum(0)
     return [dq, dk, dz, de, dg, dbeta], d_states[0].clone()
 
 
 def _backwards(
-    run: _Run, dR: Tensor, read: Tensor, dS: Tensor
+    run: _Run, dR: Tensor, do: Tensor, dS: Tensor
 ) -> tuple[Tensor, Tensor]:
     """dX, and the gradients of the states [chunks + 1, heads, d_k, d_v].
 
-    `dR` and `read` are what the chunk's outputs add to those of R, which are completed
-    here, and of S.
+    `dR` is what the chunk's own outputs add to the gradient of R, completed here.
     """
     E, A = run.E, run.A
     dX = dR if A is None else torch.empty_like(dR)
     d_states = dS.new_empty(len(dR) + 1, *dS.shape)
+    Q = run.D.after.from_start(run.rated.q)
+    torch.matmul(Q.mT, do, out=d_states[:-1])
     d_states[-1] = dS
     for n in reversed(range(len(dR))):
         behind = d_states[n + 1]
         dR[n].baddbmm_(run.K[n], behind)
-        torch.addcmul(read[n], behind, run.D.whole[n], out=d_states[n])
+        d_states[n].addcmul_(behind, run.D.whole[n])
         if E is not None and A is not None:
             torch.bmm(A[n].mT, dR[n], out=dX[n])
             d_states[n].baddbmm_(E[n].mT, dX[n], alpha=-1)

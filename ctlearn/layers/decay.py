@@ -19,7 +19,6 @@ from torch import Tensor
 
 # Rows of a sub-chunk, in which vector decays are taken pair by pair.
 SUB = 16
-Gradients = tuple[Tensor, Tensor, Tensor | None]
 
 
 class Seen(ABC):
@@ -34,8 +33,13 @@ class Seen(ABC):
         """Row i of x against row j of y, decayed in between; zero for j > i."""
 
     @abstractmethod
-    def pairs_backward(self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor) -> Gradients:
-        """For dW, the gradient of the pairs W; above the diagonal it is not read."""
+    def pairs_backward(  # noqa: PLR0913 - a product's two sides, and where they go
+        self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor, dx: Tensor, dy: Tensor
+    ) -> Tensor | None:
+        """For dW, the gradient of the pairs W; above the diagonal it is not read.
+
+        Those of x and y are added to dx and dy, that of the decay is returned.
+        """
 
     @abstractmethod
     def from_start(self, x: Tensor) -> Tensor:
@@ -97,10 +101,12 @@ class NoDecay(Seen, Decay):
         """The scores of the past."""
         return (x @ y.mT).tril()
 
-    def pairs_backward(self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor) -> Gradients:
+    def pairs_backward(  # noqa: PLR0913 - as declared
+        self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor, dx: Tensor, dy: Tensor
+    ) -> Tensor | None:
         """Those of a product of matrices."""
-        dW = dW.tril()
-        return dW @ y, dW.mT @ x, None
+        _add_gradients(x, y, dW.tril_(), dx, dy)
+        return None
 
     def from_start(self, x: Tensor) -> Tensor:
         """The rows."""
@@ -138,15 +144,15 @@ class _ScalarSeen(Seen):
         # in place where no graph needs the scores: less memory to pass through caches
         return scores * self.D if recorded else scores.mul_(self.D)
 
-    def pairs_backward(self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor) -> Gradients:
+    def pairs_backward(  # noqa: PLR0913 - as declared
+        self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor, dx: Tensor, dy: Tensor
+    ) -> Tensor | None:
         """A token's decay is in every pair that it stands between."""
         over = dW * W
-        dW = dW.mul_(self.D)
-        if self.late:
-            over = F.pad(over[..., 1:, :], (0, 0, 0, 1))
-        # below the diagonal, sums from a row on hold pairs of different tokens alone
-        dg = _from_behind(over, -2).tril_(-1).sum(-1)
-        return dW @ y, dW.mT @ x, dg
+        _add_gradients(x, y, dW.mul_(self.D), dx, dy)
+        # of row i the pairs with what came before row t, which stands between for t <= i
+        earlier = over @ torch.ones_like(over[0, 0]).triu_(1)
+        return earlier.tril_(-self.late).sum(-2)
 
     def from_start(self, x: Tensor) -> Tensor:
         """The rows, each times a number."""
@@ -198,6 +204,13 @@ class ScalarDecay(Decay):
         return ((dS * S).sum((-2, -1)) * since[..., -1])[..., None].expand_as(since)
 
 
+def _add_gradients(x: Tensor, y: Tensor, dW: Tensor, dx: Tensor, dy: Tensor) -> None:
+    """Add those of x and y in the product x y', for dW, its own."""
+    flat = dW.flatten(0, 1)
+    dx.flatten(0, 1).baddbmm_(flat, y.flatten(0, 1))
+    dy.flatten(0, 1).baddbmm_(flat.mT, x.flatten(0, 1))
+
+
 def _mask(g: Tensor) -> Tensor:
     """[..., C, C]: what row i sees of what row j wrote, of log decays g [..., C].
 
@@ -241,16 +254,18 @@ class _VectorSeen(Seen):
             rows.append(F.pad(row, (0, x.shape[-2] - row.shape[-1])))
         return torch.cat(rows, -2)
 
-    def pairs_backward(self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor) -> Gradients:
+    def pairs_backward(  # noqa: PLR0913 - as declared
+        self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor, dx: Tensor, dy: Tensor
+    ) -> Tensor | None:
         """A token's decay is in every pair that it stands between."""
-        dx, dy, dg = torch.zeros_like(x), torch.zeros_like(y), torch.zeros_like(y)
+        dg = torch.zeros_like(y)
         for block in self.blocks:
             rows, first = block.rows, block.rows.start
             x_b, y_b, old = self._parts(block, x, y)
             dW_b = dW[..., rows, :]
             far, near = dW_b[..., :first], dW_b[..., rows, None] * block.D
             dx_far = (far @ old) * block.since
-            dx[..., rows, :] = dx_far + (near * y_b[..., None, :, :]).sum(-2)
+            dx[..., rows, :] += dx_far + (near * y_b[..., None, :, :]).sum(-2)
             dy_far = (far.mT @ (x_b * block.since)) * block.keys
             dy[..., :first, :] += dy_far
             near_x = near * x_b[..., :, None, :]
@@ -258,7 +273,7 @@ class _VectorSeen(Seen):
             dg[..., rows, :] += self._among(near_x * y_b[..., None, :, :])
             dg[..., rows, :] += _from_behind(_earlier(dx_far * x_b, self.late), -2)
             dg[..., :first, :] += _behind(dy_far * y[..., :first, :])
-        return dx, dy, dg
+        return dg
 
     def _parts(self, block: _Block, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         old = y[..., : block.rows.start, :] * block.keys

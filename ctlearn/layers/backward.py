@@ -259,27 +259,33 @@ def _backward_segment(run: _Run, do: Tensor, dS: Tensor) -> tuple[list[Any], Ten
     return [dq, dk, dz, de, dg, dbeta], d_states[0].clone()
 
 
-def _backwards(
-    run: _Run, dR: Tensor, do: Tensor, dS: Tensor
-) -> tuple[Tensor, Tensor]:
+def _backwards(run: _Run, dR: Tensor, do: Tensor, dS: Tensor) -> tuple[Tensor, Tensor]:
     """dX, and the gradients of the states [chunks + 1, heads, d_k, d_v].
 
     `dR` is what the chunk's own outputs add to the gradient of R, completed here.
     """
-    E, A = run.E, run.A
-    dX = dR if A is None else torch.empty_like(dR)
+    dX = dR if run.A is None else torch.empty_like(dR)
     d_states = dS.new_empty(len(dR) + 1, *dS.shape)
     Q = run.D.after.from_start(run.rated.q)
     torch.matmul(Q.mT, do, out=d_states[:-1])
     d_states[-1] = dS
-    for n in reversed(range(len(dR))):
-        behind = d_states[n + 1]
-        dR[n].baddbmm_(run.K[n], behind)
-        d_states[n].addcmul_(behind, run.D.whole[n])
-        if E is not None and A is not None:
-            torch.bmm(A[n].mT, dR[n], out=dX[n])
-            d_states[n].baddbmm_(E[n].mT, dX[n], alpha=-1)
+    erasures: Iterable[tuple[Tensor, ...] | None] = repeat(None)
+    if run.E is not None and run.A is not None:
+        erasures = _from_last(run.E.mT, run.A.mT, dX)
+    chunks = _from_last(run.K, run.D.whole, dR, d_states[:-1], d_states[1:])
+    for (K, kept, dR_n, dS, behind), erasure in zip(chunks, erasures, strict=False):
+        dR_n.baddbmm_(K, behind)
+        dS.addcmul_(behind, kept)
+        if erasure:
+            E, A, dX_n = erasure
+            torch.bmm(A, dR_n, out=dX_n)
+            dS.baddbmm_(E, dX_n, alpha=-1)
     return dX, d_states
+
+
+def _from_last(*given: Tensor) -> Iterable[tuple[Tensor, ...]]:
+    """The chunks of all that is given, the last chunk first."""
+    return zip(*(reversed(x.unbind()) for x in given), strict=True)
 
 
 def _put(x: Tensor, into: Tensor) -> None:

@@ -33,7 +33,7 @@ class Seen(ABC):
         """Row i of x against row j of y, decayed in between; zero for j > i."""
 
     @abstractmethod
-    def pairs_backward(  # noqa: PLR0913 - a product's two sides, and where they go
+    def pairs_backward(
         self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor, dx: Tensor, dy: Tensor
     ) -> Tensor | None:
         """For dW, the gradient of the pairs W; above the diagonal it is not read.
@@ -101,7 +101,7 @@ class NoDecay(Seen, Decay):
         """The scores of the past."""
         return (x @ y.mT).tril()
 
-    def pairs_backward(  # noqa: PLR0913 - as declared
+    def pairs_backward(
         self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor, dx: Tensor, dy: Tensor
     ) -> Tensor | None:
         """Those of a product of matrices."""
@@ -144,13 +144,13 @@ class _ScalarSeen(Seen):
         # in place where no graph needs the scores: less memory to pass through caches
         return scores * self.D if recorded else scores.mul_(self.D)
 
-    def pairs_backward(  # noqa: PLR0913 - as declared
+    def pairs_backward(
         self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor, dx: Tensor, dy: Tensor
     ) -> Tensor | None:
         """A token's decay is in every pair that it stands between."""
         over = dW * W
         _add_gradients(x, y, dW.mul_(self.D), dx, dy)
-        # of row i the pairs with what came before row t, which stands between for t <= i
+        # of row i the pairs with rows before t, a token between them for t <= i
         earlier = over @ torch.ones_like(over[0, 0]).triu_(1)
         return earlier.tril_(-self.late).sum(-2)
 
@@ -206,9 +206,10 @@ class ScalarDecay(Decay):
 
 def _add_gradients(x: Tensor, y: Tensor, dW: Tensor, dx: Tensor, dy: Tensor) -> None:
     """Add those of x and y in the product x y', for dW, its own."""
-    flat = dW.flatten(0, 1)
-    dx.flatten(0, 1).baddbmm_(flat, y.flatten(0, 1))
-    dy.flatten(0, 1).baddbmm_(flat.mT, x.flatten(0, 1))
+    dW = dW.flatten(0, 1)
+    # views, or errors: what is added to a copy is lost
+    dx.view(-1, *dx.shape[2:]).baddbmm_(dW, y.flatten(0, 1))
+    dy.view(-1, *dy.shape[2:]).baddbmm_(dW.mT, x.flatten(0, 1))
 
 
 def _mask(g: Tensor) -> Tensor:
@@ -254,7 +255,7 @@ class _VectorSeen(Seen):
             rows.append(F.pad(row, (0, x.shape[-2] - row.shape[-1])))
         return torch.cat(rows, -2)
 
-    def pairs_backward(  # noqa: PLR0913 - as declared
+    def pairs_backward(
         self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor, dx: Tensor, dy: Tensor
     ) -> Tensor | None:
         """A token's decay is in every pair that it stands between."""

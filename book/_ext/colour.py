@@ -39,6 +39,8 @@ DRESS = {
 BARE = {"frac", "tfrac", "dfrac", "binom", "sqrt"}
 # letters with other uses too: only with a subscript are they the book's arrays
 NEEDS_SUBSCRIPT = {"n", "e", "u", "z"}
+# and with a dress alone: a bare kappa is a kernel
+NEEDS_DRESS = {r"\kappa"}
 
 
 def letters() -> dict[str, str]:
@@ -147,10 +149,14 @@ class _Colouring:
             self.at += 1
             letter = token
         subscripted = self.tokens[self.at : self.at + 1] == ["_"]
-        if letter not in self.roles or (letter in NEEDS_SUBSCRIPT and not subscripted):
+        written = "".join(self.tokens[start : self.at])
+        other = (letter in NEEDS_SUBSCRIPT and not subscripted) or (
+            letter in NEEDS_DRESS and written == letter
+        )
+        if letter not in self.roles or other:
             self.at = start
             return None
-        return "".join(self.tokens[start : self.at]), self.roles[letter]
+        return written, self.roles[letter]
 
     def wrapped(self, base: str, role: str) -> str:
         """The letter in its class, and its subscript, which is part of its name.

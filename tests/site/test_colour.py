@@ -4,7 +4,10 @@ import re
 
 import pytest
 
-ROLES = {"k": "key", "v": "value", "S": "state", r"\alpha": "decay", "e": "error"}
+ROLES = {
+    **{"k": "key", "v": "value", "S": "state", r"\alpha": "decay", "e": "error"},
+    r"\kappa": "error",
+}
 
 
 @pytest.fixture
@@ -31,6 +34,7 @@ def coloured(tool):
         (r"x^k", r"x^{\class{ctl-key}{k}}"),
         (r"\exp(k)", r"\exp(\class{ctl-key}{k})"),
         (r"e_t", r"\class{ctl-error}{e}_{\class{ctl-error}{t}}"),
+        (r"\hat\kappa", r"\class{ctl-error}{\hat\kappa}"),
     ],
 )
 def test_a_letter_is_coloured_with_its_subscript(coloured, plain, with_classes):
@@ -51,6 +55,7 @@ def test_a_letter_is_coloured_with_its_subscript(coloured, plain, with_classes):
         r"\kappa + \vec x + \varepsilon",
         r"\sum_{k \le t} x",
         r"e^{x}",
+        r"\kappa_{tj}",
         r"\mathrm{value}",
         "",
     ],

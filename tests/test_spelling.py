@@ -49,7 +49,7 @@ def prose(path):
 
 
 def words(text):
-    """Its words in lower case, without code, formulas, abbreviations and two letters."""
+    """Its words in lower case; no code, formulas, abbreviations or two letters."""
     for word in re.findall(r"[^\W\d_]+(?:['’][^\W\d_]+)*", NO_PROSE.sub(" ", text)):
         word = re.sub(r"['’]s?$", "", word).replace("’", "'")
         if len(word) > 2 and not re.search(r"[a-z][A-Z]|[A-Z]{2}", word):

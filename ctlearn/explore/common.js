@@ -362,6 +362,15 @@ function withTurned(angles, id, next) {
   return angles.map((angle, i) => (id === `key-${i}` ? next(angle) : angle));
 }
 
+// `drag` and `nudge` of directions on a dial: `turn(id, next, settings)` gives the
+// settings in which a handle's direction is `next` of what it was.
+function dialHands({ cx, cy }, turn) {
+  return {
+    drag: (id, { x, y }, s) => turn(id, () => degrees([x - cx, cy - y]), s),
+    nudge: (id, steps, s) => turn(id, (angle) => turned(angle, steps), s),
+  };
+}
+
 // ---------------------------------------------------------------- addresses
 
 function toText(setting, value) {

@@ -317,7 +317,6 @@ export default {
     rows,
     follow,
     pick: "pair",
-    drag: (id, { x, y }, s) => turn(id, () => degrees([x - 92, 116 - y]), s),
-    nudge: (id, steps, s) => turn(id, (old) => turned(old, steps), s),
+    ...dialHands({ cx: 92, cy: 116 }, turn),
   }),
 };

@@ -237,7 +237,6 @@ export default {
     readouts,
     sentence,
     rows,
-    drag: (id, { x, y }, s) => turn(id, () => degrees([x - DIAL.cx, DIAL.cy - y]), s),
-    nudge: (id, steps, s) => turn(id, (old) => turned(old, steps), s),
+    ...dialHands(DIAL, turn),
   }),
 };

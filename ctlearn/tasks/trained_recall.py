@@ -18,8 +18,6 @@ trains every memory on every task, and prints how well each does.
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -27,6 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ctlearn.layers import memory
+from ctlearn.tasks.training import Setting, on, setting
 
 NAMES, VALUES = 16, 16
 ASK, NEW = VALUES, VALUES + 1  # marks behind the values
@@ -186,62 +185,58 @@ def layer(
     return logits.view(seeds, n, T, -1), log_decay.view(seeds, n, T)
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread for torch: at sizes this small a second one is in the way."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@one_thread()
 def train(
     task: Task,
     kind: Memory,
     *,
-    seeds: int = 5,
     rate: float = 0.03,
     batch: int = 32,
     seed: int = 0,
+    where: Setting | None = None,
 ) -> Trained:
     """Train layers on sequences that are never seen twice, and test on 256 each.
 
-    `seed` sets all that is drawn. Adam, its rate up and down in one cycle.
+    `seed` sets all that is drawn. Adam, its rate up and down in one cycle. `where` is
+    what this machine can do if it is not given.
     """
-    generator = torch.Generator().manual_seed(seed)
-    weights = initial_weights(seeds, generator)
-    adam = torch.optim.Adam(weights.values(), lr=rate, betas=(0.9, 0.99))
-    cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rate, task.steps)
+    where = where or setting()
+    with on(where):
+        generator = where.generator(seed)
+        weights = initial_weights(where.seeds, generator)
 
-    def sequences(n: int) -> Sequences:
-        drawn = draw(task, seeds * n, generator)
-        return Sequences(*(x.view(seeds, n, -1) for x in drawn))
+        def sequences(n: int) -> Sequences:
+            drawn = draw(task, where.seeds * n, generator)
+            return Sequences(*(x.view(where.seeds, n, -1) for x in drawn))
 
-    for _ in range(task.steps):
-        drawn = sequences(batch)
-        logits, _ = layer(weights, kind, drawn.names, drawn.marks)
-        # a mean over all seeds: times their number, each sees its own mean
-        loss = seeds * F.cross_entropy(
-            logits.flatten(0, 2), drawn.wanted.flatten(), ignore_index=-1
-        )
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
-        cycle.step()
-    with torch.no_grad():
-        drawn = sequences(256)
-        logits, log_decay = layer(weights, kind, drawn.names, drawn.marks)
-        right = (logits.argmax(-1) == drawn.wanted).double()
-        kept = log_decay.exp().double()
-        return Trained(
-            _means(right, drawn.wanted >= 0),
-            _means(kept, drawn.marks == NEW),
-            _means(kept, drawn.marks < VALUES),
-            {name: x.detach() for name, x in weights.items()},
-        )
+        steps = task.steps * where.longer
+        adam = torch.optim.Adam(weights.values(), lr=rate, betas=(0.9, 0.99))
+        cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rate, steps)
+        for _ in range(steps):
+            drawn = sequences(batch)
+            logits, _ = layer(weights, kind, drawn.names, drawn.marks)
+            # a mean over all seeds: times their number, each sees its own mean
+            loss = where.seeds * F.cross_entropy(
+                logits.flatten(0, 2), drawn.wanted.flatten(), ignore_index=-1
+            )
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+            cycle.step()
+        return _tested(weights, kind, sequences(256))
+
+
+@torch.no_grad()
+def _tested(weights: dict[str, Tensor], kind: Memory, drawn: Sequences) -> Trained:
+    """What the layers do on sequences, on the processor."""
+    logits, log_decay = layer(weights, kind, drawn.names, drawn.marks)
+    right = (logits.argmax(-1) == drawn.wanted).double()
+    kept = log_decay.exp().double()
+    return Trained(
+        _means(right, drawn.wanted >= 0).cpu(),
+        _means(kept, drawn.marks == NEW).cpu(),
+        _means(kept, drawn.marks < VALUES).cpu(),
+        {name: x.detach().cpu() for name, x in weights.items()},
+    )
 
 
 def written_at_mark(trained: Trained) -> Mark:

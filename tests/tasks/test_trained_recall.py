@@ -19,6 +19,9 @@ from ctlearn.tasks.trained_recall import (
     Task,
     draw,
 )
+from ctlearn.tasks.training import ON_A_PROCESSOR
+
+TWO = ON_A_PROCESSOR._replace(seeds=2)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -82,7 +85,7 @@ def test_the_layer_is_the_reference_between_two_maps(name):
 def test_training_finds_the_mark():
     """To answer "nothing" always would be right in one half."""
     task = Task(documents=2, told=2, times=1, untold=2, steps=200)
-    trained = trained_recall.train(task, MEMORIES["gated delta"], seeds=2, batch=16)
+    trained = trained_recall.train(task, MEMORIES["gated delta"], batch=16, where=TWO)
     assert trained.accuracy.shape == (2,)
     assert trained.accuracy.mean() > 0.6
     assert (trained.kept_at_new < trained.kept_at_pairs).all()
@@ -91,7 +94,7 @@ def test_training_finds_the_mark():
 def test_one_seed_is_one_result_and_nothing_is_kept_where_nothing_begins():
     task = Task(documents=1, told=2, times=1, steps=5)
     runs = [
-        trained_recall.train(task, MEMORIES["delta"], seeds=2, batch=4, seed=seed)
+        trained_recall.train(task, MEMORIES["delta"], batch=4, seed=seed, where=TWO)
         for seed in (3, 3, 4)
     ]
     assert torch.equal(runs[0].accuracy, runs[1].accuracy)
@@ -122,8 +125,8 @@ def test_the_mark_is_read_off_the_weights():
 def test_the_command_prints_a_row_for_each_run(monkeypatch, capsys):
     two = torch.tensor([0.25, 0.75], dtype=torch.float64)
 
-    def train(task, kind, *, rate, seeds, seed):
-        assert (rate, seeds, seed) == (0.5, 2, 7)
+    def train(task, kind, *, rate, seed, where):
+        assert (rate, where.seeds, seed) == (0.5, 2, 7)
         return trained_recall.Trained(two, two, two, {})
 
     monkeypatch.setattr(command, "train", train)
@@ -134,10 +137,3 @@ def test_the_command_prints_a_row_for_each_run(monkeypatch, capsys):
     assert len(rows) == len(TASKS) * len(MEMORIES)
     assert all("0.500 ± 0.354" in row for row in rows)
     assert sum("keeps 0.500 at new" in row for row in rows) == 2
-
-
-def test_training_gives_back_the_threads():
-    before = torch.get_num_threads()
-    with trained_recall.one_thread():
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before

@@ -1,0 +1,49 @@
+"""What a machine trains: five layers of each kind on a processor, more on a GPU.
+
+The chapters' training cells are the same everywhere: what they call asks `setting()`,
+and draws and trains inside `on(...)` it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import NamedTuple
+
+import torch
+
+
+class Setting(NamedTuple):
+    """Where to train, how many seeds side by side, and how many times as long."""
+
+    device: str
+    seeds: int
+    longer: int
+
+    def generator(self, seed: int) -> torch.Generator:
+        """Random numbers on that device."""
+        return torch.Generator(self.device).manual_seed(seed)
+
+
+ON_A_PROCESSOR = Setting("cpu", seeds=5, longer=1)
+ON_A_GPU = Setting("cuda", seeds=20, longer=4)
+
+
+def setting() -> Setting:
+    """The larger one where there is a GPU."""
+    return ON_A_GPU if torch.cuda.is_available() else ON_A_PROCESSOR
+
+
+@contextmanager
+def on(given: Setting) -> Iterator[None]:
+    """New tensors on its device, and one thread on a processor.
+
+    At the sizes of the chapters a second thread is in the way.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    # named as the default too, a processor would still be asked for in every call
+    there = nullcontext() if given.device == "cpu" else torch.device(given.device)
+    try:
+        with there:
+            yield
+    finally:
+        torch.set_num_threads(before)

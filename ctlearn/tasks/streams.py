@@ -44,12 +44,25 @@ def drifting(
 
 
 def switching(
-    seed: int, T: int, d_k: int, d_v: int, *, every: int, noise: float = 0.0
+    seed: int,
+    T: int,
+    d_k: int,
+    d_v: int,
+    *,
+    every: int,
+    noise: float = 0.0,
+    spread: float = 1.0,
+    lengths: float = 0.0,
 ) -> Stream:
-    """A map that stays for `every` tokens, at least 1, and is then drawn anew."""
+    """A map that stays for `every` tokens, at least 1, and is then drawn anew.
+
+    Key channels have variances in geometric progression before keys are brought to
+    length one, and `spread` is the largest over the least. `lengths` above 0 then
+    gives the logs of their lengths this deviation, their mean square being 1.
+    """
     rng = np.random.default_rng(seed)
     maps = rng.standard_normal((-(-T // every), d_k, d_v))
-    return _told(rng, maps.repeat(every, axis=0)[:T], noise)
+    return _told(rng, maps.repeat(every, axis=0)[:T], noise, spread, lengths)
 
 
 def answers_before(
@@ -182,24 +195,29 @@ def best_decay(rho: float, m: float) -> float:
 
 
 def mini_batch_errors(
-    streams: Sequence[Stream], inner_batch: int, rates: Sequence[float]
+    streams: Sequence[Stream],
+    inner_batch: int,
+    rates: Sequence[float],
+    reader_rate: np.ndarray | None = None,
 ) -> np.ndarray:
     """Online errors [rates, streams] of a linear map trained by mini-batches.
 
     TTT-Linear in its plain form: the gradients of a mini-batch are taken where it
-    started, and each token is answered by the sum of those before it. Infinity where
-    the training ran away. [sun2024ttt]
+    started, and each token is answered by the sum of those before it, or by the share
+    `reader_rate` [inner_batch] of that sum. Infinity where the training ran away.
+    [sun2024ttt]
     """
     errors = np.full((len(rates), len(streams)), np.inf)
     for i, rate in enumerate(rates):
         for j, stream in enumerate(streams):
             inputs: dict[str, Any] = {"beta": np.full(len(stream.k), float(rate))}
-            if inner_batch == 1:
+            if inner_batch == 1 and reader_rate is None:
                 # the same thing, and its chunks are longer than a token
                 form = delta_rule.chunkwise
             else:
                 form = ttt_linear.chunkwise
                 inputs |= {"inner_batch": inner_batch, "chunk_size": inner_batch}
+                inputs["reader_rate"] = reader_rate
             with np.errstate(over="ignore", invalid="ignore"):
                 error = online_error(answers_before(form, stream, **inputs), stream)
             if np.isfinite(error):
@@ -207,9 +225,56 @@ def mini_batch_errors(
     return errors
 
 
-def _told(rng: np.random.Generator, maps: np.ndarray, noise: float) -> Stream:
+def expected_mini_batch_errors(
+    T: int,
+    d_k: int,
+    inner_batch: int,
+    rates: Sequence[float] | np.ndarray,
+    *,
+    drift: float = 0.0,
+    noise: float = 0.0,
+    reader_rate: np.ndarray | None = None,
+) -> np.ndarray:
+    """What `mini_batch_errors` are on average on drifting streams, by token [rates, T].
+
+    Exact for keys that are independent and favour no direction. Two means are followed
+    from one mini-batch to the next: the square of the learner's weights, and their
+    product with the map, both over that of the map itself.
+    """
+    rho, i = math.sqrt(1 - drift), np.arange(inner_batch + 1)
+    # what the maps of i tokens share: with the one before, with the last, all of them
+    with_last = np.concatenate([[0], np.cumsum(rho ** i[:-1])])
+    with_first, together = rho * with_last, np.cumsum(np.maximum(2 * with_last - 1, 0))
+    shares = np.ones(inner_batch) if reader_rate is None else reader_rate
+    beta = np.outer(rates, np.concatenate([[0.0], shares]))
+    # of the keys' products, and of their squares, less those of the map at the start
+    first, second = beta * i / d_k, beta * beta * i * (d_k + i - 1) / d_k**2
+    crossed = 2 * beta * with_first * (1 - beta * (d_k + i - 1) / d_k) / d_k
+    written = i * (1 + noise**2) + (together - i) / d_k
+    errors = []
+    square = product = np.zeros((len(beta), 1))
+    for _ in range(0, T, inner_batch):
+        square = (1 - 2 * first + second) * square + crossed * product
+        square = square + beta * beta * written / d_k
+        product = rho**i * (1 - first) * product + beta * with_last / d_k
+        # the next token's map has moved on once more
+        missed = 1 + noise**2 + square - 2 * rho * product
+        errors.append(missed[:, :-1])
+        square, product = square[:, -1:], product[:, -1:]
+    return np.concatenate(errors, axis=1)[:, :T]
+
+
+def _told(
+    rng: np.random.Generator,
+    maps: np.ndarray,
+    noise: float,
+    spread: float = 1.0,
+    lengths: float = 0.0,
+) -> Stream:
     T, d_k, d_v = maps.shape
-    k = unit_vectors(rng, T, d_k)
+    k = unit_vectors(rng, T, d_k, spread ** -np.linspace(0, 0.5, d_k))
+    if lengths:
+        k *= np.exp(lengths * rng.standard_normal((T, 1)) - lengths**2)
     # entries of variance 1 and keys of length 1 make clean values of variance 1
     v = np.einsum("tk,tkv->tv", k, maps) + noise * rng.standard_normal((T, d_v))
     return Stream(k, v, maps)

@@ -7,6 +7,8 @@ for 0.024) and b = 256 (0.093 for 0.118), as the second test shows. Its drifting
 was a small one, on which zero scored 0.9: all five of its numbers are below our means.
 """
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,56 @@ def test_six_rates_are_few():
     coarse = best_errors(drawn, RATES, (16, 256))
     fine = best_errors(drawn, (0.05, 0.07, 0.1, 0.4, 0.55, 0.8), (16, 256))
     assert (fine.mean(axis=0) < 0.95 * coarse.mean(axis=0)).all()
+
+
+AVERAGES = ttt_linear.averaging_rates(8)
+
+
+@pytest.mark.parametrize("shares", [None, AVERAGES[:2]], ids=["sum", "mean"])
+def test_the_expected_error_is_the_mean_over_all_keys_and_signs(shares):
+    """Four tokens in the plane, whose keys are axes and whose noise has two signs."""
+    W, noise = np.array([[1.0], [-1.0]]), 0.5
+    maps = np.broadcast_to(W, (4, 2, 1))
+    errors = []
+    for keys in itertools.product(np.eye(2), repeat=4):
+        for signs in itertools.product((noise, -noise), repeat=4):
+            k = np.array(keys)
+            stream = streams.Stream(k, k @ W + np.array(signs)[:, None], maps)
+            given = {"beta": np.full(4, 0.7), "reader_rate": shares, "inner_batch": 2}
+            form = ttt_linear.recurrent
+            said = streams.answers_before(form, stream, **given)
+            errors.append((said - stream.v)[:, 0] ** 2)
+    told = streams.expected_mini_batch_errors(
+        4, 2, 2, [0.7], noise=noise, reader_rate=shares
+    )
+    assert told[0] == pytest.approx(np.mean(errors, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("drift", "noise", "b", "rate", "shares"),
+    [(0.0, 0.3, 1, 0.9, None), (0.01, 0.3, 8, 0.5, None), (0.02, 0.0, 8, 1, AVERAGES)],
+)
+def test_a_mini_batch_learner_errs_as_much_as_told(drift, noise, b, rate, shares):
+    drawn = [
+        streams.drifting(seed, 300, 8, 8, drift=drift, noise=noise)
+        for seed in range(20)
+    ]
+    errors = streams.mini_batch_errors(drawn, b, [rate], shares)[0]
+    told = streams.expected_mini_batch_errors(
+        300, 8, b, [rate], drift=drift, noise=noise, reader_rate=shares
+    ).mean()
+    standard_error = errors.std(ddof=1) / np.sqrt(20)
+    assert abs(errors.mean() - told) < 4 * standard_error
+    assert standard_error < 0.03 * told
+
+
+def test_no_rate_learns_above_the_limit():
+    """Beyond 2 d_k / (d_k + b - 1) the expected error grows from batch to batch."""
+    limit = 2 * 16 / (16 + 64 - 1)
+    rates = [0.98 * limit, 1.02 * limit]
+    below, above = streams.expected_mini_batch_errors(6400, 16, 64, rates)[:, ::64]
+    assert (np.diff(below) < 0).all()
+    assert (np.diff(above) > 0).all()
 
 
 def test_one_token_a_batch_is_the_delta_rule():

@@ -4,7 +4,7 @@ The chapters' training cells are the same everywhere: what they call asks `setti
 and draws and trains inside `on(...)` it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
@@ -47,3 +47,15 @@ def on(given: Setting) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
+
+
+def cut(weights: Iterable[torch.Tensor]) -> None:
+    """Shorten each layer's gradient, over all its weights, to length 1 at most.
+
+    The first axis of every weight counts layers that are trained side by side.
+    """
+    slopes = [w.grad for w in weights if w.grad is not None]
+    squares = torch.stack([g.square().flatten(1).sum(1) for g in slopes]).sum(0)
+    shorter = squares.sqrt().clamp(min=1).reciprocal()
+    for g in slopes:
+        g *= shorter.view(-1, *[1] * (g.ndim - 1))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctlearn.tasks.training import ON_A_GPU, ON_A_PROCESSOR, on, setting
+from ctlearn.tasks.training import ON_A_GPU, ON_A_PROCESSOR, cut, on, setting
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -31,3 +31,19 @@ def test_the_numbers_follow_from_the_seed():
     drawn = [torch.rand(3, generator=ON_A_PROCESSOR.generator(s)) for s in (1, 1, 2)]
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
+
+
+def test_gradients_are_cut_for_each_layer_over_all_its_weights():
+    """The first is 3 and 4 long in its two weights, the second short."""
+    weights = [
+        torch.zeros(2, 3, requires_grad=True),
+        torch.zeros(2, requires_grad=True),
+    ]
+    weights[0].grad = torch.tensor([[3.0, 0, 0], [0, 0.3, 0]])
+    weights[1].grad = torch.tensor([4.0, 0.4])
+    cut([*weights, torch.zeros(2, requires_grad=True)])
+    assert weights[0].grad.tolist() == [
+        pytest.approx([0.6, 0, 0]),
+        pytest.approx([0, 0.3, 0]),
+    ]
+    assert weights[1].grad.tolist() == pytest.approx([0.8, 0.4])

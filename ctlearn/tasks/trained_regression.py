@@ -1,0 +1,153 @@
+"""Trained regression: which small attention learns a step of gradient descent.
+
+The task is that of `ctlearn.tasks.in_context_regression`: N pairs (x, y) of one linear
+map, and questions x. A token is e = (x, y), a question's token (x, 0), and only the N
+pairs are attended to. The answer is minus the question's last entry in the end, as in
+[vonoswald2023, proposition 1]. Each attention is given by two products of its matrices,
+which are all that counts, V = P W_V and M = W_K' W_Q, each [d + 1, d + 1]:
+
+    stack          e <- e + V Z M e,  Z = sum_i e_i e_i', layer after layer, and every
+                   token moves
+    softmax_heads  e <- e + sum over heads of V sum_i e_i softmax(e_i' M e), one layer
+
+All seeds are trained side by side, each with weights and tasks of its own.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ctlearn.tasks.in_context_regression import Tasks
+from ctlearn.tasks.training import Setting, cut, on, setting
+
+Form = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+class Lessons(NamedTuple):
+    """Tasks to train on: N pairs, inputs uniform up to half_widths [d], a batch a step.
+
+    A task is asked so many `questions`; or, where there are none, one along each axis,
+    as long as makes the squares of their errors come to the mean over all questions if
+    answers are linear in them.
+    """
+
+    N: int
+    half_widths: Sequence[float]
+    questions: int = 0
+    batch: int = 256
+
+
+class Trained(NamedTuple):
+    """The products V and M of `form` [seeds, layers or heads, d + 1, d + 1]."""
+
+    form: Form
+    V: Tensor
+    M: Tensor
+
+    def answers(self, tasks: Tasks, questions: np.ndarray) -> np.ndarray:
+        """The answers [seeds, n, m] to questions [n, m, d] or [m, d] on the tasks."""
+        to = {"dtype": self.V.dtype, "device": self.V.device}
+        tokens = np.concatenate([tasks.x, tasks.y[..., None]], axis=2)
+        asked = questions if questions.ndim == 3 else questions[None]
+        given = (torch.as_tensor(x[None], **to) for x in (tokens, asked))
+        with torch.no_grad():
+            return self.form(self.V, self.M, *given).double().cpu().numpy()
+
+    def learned(self, tasks: Tasks) -> np.ndarray:
+        """The map u [seeds, n, d] with which a stack answers each task."""
+        return self.answers(tasks, np.eye(tasks.x.shape[2]))
+
+    def step_matrices(self) -> np.ndarray:
+        """What stands for eta/N in the first layer's step: [seeds, d, d]."""
+        d = self.V.shape[-1] - 1
+        found = -self.V[:, 0, d:, d:] * self.M[:, 0, :d, :d]
+        return found.double().cpu().numpy()
+
+
+def stack(V: Tensor, M: Tensor, tokens: Tensor, questions: Tensor) -> Tensor:
+    """Answers [seeds, n, m] of layers of linear self-attention.
+
+    The tokens [seeds, n, N, d + 1] are seen by way of Z alone: a layer multiplies each
+    by R = I + V Z M, and the next one sees R Z R'. The questions are [seeds, n, m, d],
+    and either of the first two sizes may be 1.
+    """
+    Z, d = [tokens.mT @ tokens], tokens.shape[-1] - 1
+    one = torch.eye(d + 1, dtype=tokens.dtype, device=tokens.device)
+    for layer in range(V.shape[1] - 1):
+        R = one + V[:, layer, None] @ Z[-1] @ M[:, layer, None]
+        Z.append(R @ Z[-1] @ R.mT)
+    # the last row of the product of all R, from the left
+    row = one[d].expand(*Z[0].shape[:2], d + 1)
+    for layer in reversed(range(V.shape[1])):
+        seen = (row @ V[:, layer])[..., None, :] @ Z[layer]
+        row = row + seen[..., 0, :] @ M[:, layer]
+    return -(row[..., None, :d] @ questions.mT)[..., 0, :]
+
+
+def softmax_heads(V: Tensor, M: Tensor, tokens: Tensor, questions: Tensor) -> Tensor:
+    """Answers [seeds, n, m] of one layer, the sum of its heads; questions as above."""
+    d = tokens.shape[-1] - 1
+    scores = tokens[:, :, None] @ (M[:, None, :, :, :d] @ questions[:, :, None].mT)
+    values = tokens @ V[:, None, :, d].mT  # [seeds, n, N, heads]
+    return -torch.einsum("snhim,snih->snm", scores.softmax(dim=-2), values)
+
+
+def train(
+    form: Form,
+    lessons: Lessons,
+    *,
+    parts: int = 1,
+    steps: int = 800,
+    rate: float = 0.01,
+    seed: int = 0,
+    where: Setting | None = None,
+    show: Callable[[range], Iterable] = iter,
+) -> Trained:
+    """Train `parts` layers or heads on tasks that are never seen twice.
+
+    Weights are small and random at first, and all of them are free. `seed` sets all
+    that is drawn; `show` may show how far the steps are. Adam, its rate falling as a
+    cosine, slopes cut to length 1 for each seed. `where` is what this machine can do
+    if it is not given.
+    """
+    where = where or setting()
+    with on(where):
+        generator, d = where.generator(seed), len(lessons.half_widths)
+        shape = (where.seeds, parts, d + 1, d + 1)
+        V, M = (_SMALL * torch.randn(shape, generator=generator) for _ in range(2))
+        adam = torch.optim.Adam([V.requires_grad_(), M.requires_grad_()], lr=rate)
+        steps = steps * where.longer
+        cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
+        for _ in show(range(steps)):
+            w, x, asked = _draw(lessons, where.seeds, generator)
+            answers = form(V, M, torch.cat([x, x @ w], dim=-1), asked)
+            off = answers - (asked @ w)[..., 0]
+            adam.zero_grad()
+            off.square().mean((1, 2)).sum().backward()
+            cut([V, M])
+            adam.step()
+            cosine.step()
+        return Trained(form, V.detach(), M.detach())
+
+
+_SMALL = 0.05  # deviation of the weights at first
+
+
+def _draw(
+    lessons: Lessons, seeds: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rules [seeds, n, d, 1], inputs [seeds, n, N, d] and questions [..., m, d]."""
+    widths, d = torch.tensor(lessons.half_widths), len(lessons.half_widths)
+    n = lessons.batch
+
+    def uniform(rows: int) -> Tensor:
+        return widths * (2 * torch.rand(seeds, n, rows, d, generator=generator) - 1)
+
+    w = torch.randn(seeds, n, d, 1, generator=generator)
+    # E[x_c^2] is a third of the square of a half-width, and d errors make one mean
+    axes = torch.diag(widths * (d / 3) ** 0.5)[None, None]
+    asked = uniform(lessons.questions) if lessons.questions else axes
+    return w, uniform(lessons.N), asked

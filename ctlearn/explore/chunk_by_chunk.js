@@ -6,10 +6,6 @@ const [KEYS, VALUES, QUERIES, SHARED] = [0, 1, 2, 3];
 
 // ---------------------------------------------------------------- numbers
 
-function columns(x) {
-  return x[0].map((_, j) => x.map((row) => row[j]));
-}
-
 function times(x, y) {
   const across = columns(y);
   return x.map((row) => across.map((column) => dot(row, column)));

@@ -43,6 +43,11 @@ function dot(x, y) {
   return sum;
 }
 
+// The squared distance.
+function distance(x, y) {
+  return x.reduce((sum, entry, i) => sum + (entry - y[i]) ** 2, 0);
+}
+
 function mean(x) {
   return x.reduce((sum, one) => sum + one, 0) / x.length;
 }
@@ -71,9 +76,33 @@ function similar(seed, [own, shared], rows, columns, similarity) {
   return directions(mixed);
 }
 
+// Vectors of length one, any two at one cosine: a direction of its own, and the last,
+// which all share.
+function atOneCosine(n, cosine) {
+  const [own, shared] = [Math.sqrt(1 - cosine), Math.sqrt(cosine)];
+  return table(n, n + 1, (i, j) => (j === n ? shared : i === j ? own : 0));
+}
+
+function columns(x) {
+  return x[0].map((_, j) => x.map((row) => row[j]));
+}
+
 // x + factor y, matrices of one shape.
 function plus(x, y, factor = 1) {
   return x.map((row, i) => row.map((entry, j) => entry + factor * y[i][j]));
+}
+
+// x in hundredths, held between -most and most.
+function hundredths(x, most) {
+  return Math.round(100 * clamp(x, -most, most)) / 100;
+}
+
+// Numbers from -most to most whose places rise by `step`, round and round.
+const [GOLDEN, PLASTIC] = [0.6180339887, 0.7548776662];
+
+function spread(n, step, most, given) {
+  const own = (i) => hundredths(most * (2 * ((0.5 + step * (i + 1)) % 1) - 1), most);
+  return range(n).map((i) => given[i] ?? own(i));
 }
 
 // What a memory answers, S' q, and the memory with one more write at key k.
@@ -243,30 +272,37 @@ function heat(parent, matrix, { x, y, width, height, role, limit, ...more }) {
   parent.append(group);
 }
 
-// Lines over 1, 2, ..., n, or `from` another number on. Each of `lines` has values, a
-// role or none, a dash, a label. What lies where in the chart is returned.
+// Lines over 1, 2, ..., n, or `from` another number on, or between two `ends` in words.
+// Each of `lines` has values and perhaps a role, a dash, a further class `kind`, a
+// label. The axis holds zero and all values, but none above `most`: they are drawn at
+// its end. What lies where in the chart is returned.
 function chart(parent, { x, y, width, height, title, across, lines, ...more }) {
-  const { band, mark, from = 1 } = more;
+  const { band, mark, from = 1, ends, most = Infinity } = more;
   const n = lines[0].values.length;
-  const highest = Math.max(...lines.flatMap((line) => line.values), 0.1);
-  const top = above(Math.max(highest, ...(band ? band.high : [])));
+  const all = lines.flatMap((line) => line.values);
+  const highest = Math.max(...all, ...(band ? band.high : []), 0.1);
+  const top = above(Math.min(highest, most));
+  const lowest = Math.min(...all);
+  const floor = lowest < 0 ? -above(-lowest) : 0;
   const left = x + 26;
   const right = x + width - 84; // room for the labels at the ends
   const acrossAt = (i) => (n > 1 ? left + ((right - left) * i) / (n - 1) : left);
-  const upAt = (value) => y + height - (height * Math.min(value, top)) / top;
+  const upAt = (value) =>
+    y + (height * (top - Math.min(value, top))) / (top - floor);
   const path = (values) =>
     values.map((v, i) => `${i ? "L" : "M"}${acrossAt(i)} ${upAt(v)}`).join("");
   const group = shape("g");
   write(group, x, y - 12, title, { class: "x-heading" });
-  for (const value of [0, top / 2, top]) {
+  for (const value of [floor, floor ? 0 : top / 2, top]) {
     const line = { x1: left - 4, x2: right, y1: upAt(value), y2: upAt(value) };
     group.append(shape("line", { ...line, class: "x-grid" }));
     const at = { class: "x-tick", "text-anchor": "end" };
-    write(group, left - 8, upAt(value) + 4, String(value), at);
+    write(group, left - 8, upAt(value) + 4, String(value).replace("-", "−"), at);
   }
   for (const i of new Set([0, n - 1])) {
     const at = { class: "x-tick", "text-anchor": "middle" };
-    write(group, acrossAt(i), y + height + 16, String(i + from), at);
+    const text = ends?.[i ? 1 : 0] ?? String(i + from);
+    write(group, acrossAt(i), y + height + 16, text, at);
   }
   const middle = { class: "x-tick", "text-anchor": "middle" };
   write(group, (left + right) / 2, y + height + 16, across, middle);
@@ -276,11 +312,11 @@ function chart(parent, { x, y, width, height, title, across, lines, ...more }) {
     group.append(shape("path", { d: around, class: "x-band" }));
   }
   const labels = [];
-  for (const { values, role, dash, label } of lines) {
+  for (const { values, role, dash, kind = "", label } of lines) {
     const stroke = role ? `x-line x-stroke-${role}` : "x-line";
-    const line = { d: path(values), class: stroke, "stroke-dasharray": dash };
-    group.append(shape("path", line));
-    labels.push({ at: upAt(values[n - 1]), label, role });
+    const line = { class: `${stroke} ${kind}`, "stroke-dasharray": dash };
+    group.append(shape("path", { d: path(values), ...line }));
+    if (label) labels.push({ at: upAt(values[n - 1]), label, role });
   }
   if (mark) {
     const at = { cx: acrossAt(mark.at), cy: upAt(mark.value), r: 4.5 };

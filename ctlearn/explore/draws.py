@@ -7,9 +7,14 @@ address gives everybody the same picture. `common.js` holds the twin. For pictur
 for statistics.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+# Multiples of these fill the unit interval evenly, one after another: they are one over
+# the golden ratio, and one over the real root of g^3 = g + 1.
+GOLDEN, PLASTIC = 0.6180339887, 0.7548776662
 
 _WORD = np.uint64(0xFFFFFFFF)
 _STEP = np.uint64(0x9E3779B9)  # 2^32 divided by the golden ratio
@@ -34,6 +39,17 @@ def uniform(seed: int, stream: int, i: Any, j: Any) -> np.ndarray:
     return (word.astype(float) + 0.5) / 2**32
 
 
+def spread(n: int, step: float, most: float, given: Sequence[float]) -> np.ndarray:
+    """Numbers [n] in hundredths from -most to most, the first of them as `given`.
+
+    Their places rise by `step`, round and round, so that a number more leaves the
+    others where they are.
+    """
+    numbers = np.round(most * (2 * ((0.5 + step * np.arange(1, n + 1)) % 1) - 1), 2)
+    numbers[: len(given)] = given[:n]
+    return numbers
+
+
 def directions(
     seed: int, own: int, shared: int, rows: int, columns: int, similarity: float
 ) -> np.ndarray:
@@ -43,6 +59,15 @@ def directions(
     """
     x, towards = normal(seed, own, rows, columns), normal(seed, shared, 1, columns)
     return unit(np.sqrt(similarity) * unit(towards) + np.sqrt(1 - similarity) * unit(x))
+
+
+def at_one_cosine(n: int, cosine: float) -> np.ndarray:
+    """Vectors [n, n + 1] of length one, any two of them at this cosine.
+
+    Each is made of a direction of its own, and of the last, which all share.
+    """
+    own = np.sqrt(1 - cosine) * np.eye(n)
+    return np.column_stack([own, np.full(n, np.sqrt(cosine))])
 
 
 def unit(x: np.ndarray) -> np.ndarray:

@@ -8,15 +8,8 @@ const ROLES = { kernel: "output", softmax: "query", linear: "state" };
 
 // ---------------------------------------------------------------- numbers
 
-const hundredths = (x, most) => Math.round(100 * clamp(x, -most, most)) / 100;
-
-function spread(points, step, most, given) {
-  const own = (i) => hundredths(most * (2 * ((0.5 + step * (i + 1)) % 1) - 1), most);
-  return range(points).map((i) => given[i] ?? own(i));
-}
-
-const placesOf = ({ points, places }) => spread(points, 0.6180339887, 1, places);
-const valuesOf = ({ points, levels }) => spread(points, 0.7548776662, 1.5, levels);
+const placesOf = ({ points, places }) => spread(points, GOLDEN, 1, places);
+const valuesOf = ({ points, levels }) => spread(points, PLASTIC, 1.5, levels);
 
 function pointAt(space, place) {
   return space === "line" ? [2 * place] : unit(180 * place);
@@ -27,7 +20,6 @@ export function compute(settings) {
   const [places, values] = [placesOf(settings), valuesOf(settings)];
   const k = places.map((place) => pointAt(space, place));
   const grid = range(GRID).map((i) => -1 + (2 * i) / (GRID - 1));
-  const distance = (q, key) => q.reduce((sum, x, i) => sum + (x - key[i]) ** 2, 0);
   const weightsOf = {
     kernel: (q) => softmax(k.map((key) => -distance(q, key) / (2 * width ** 2))),
     softmax: (q) => softmax(k.map((key) => dot(q, key) / width ** 2)),

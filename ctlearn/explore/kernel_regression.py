@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn import plots
+from ctlearn.explore.draws import GOLDEN, PLASTIC, spread
 from ctlearn.explore.explorable import Explorable, choice, number, several, whole
 from ctlearn.tasks.two_memories import ask_cache, ask_state
 
@@ -48,12 +49,8 @@ def compute(
     [3] (the share of the grid where an answer is no mean of the values), attention (the
     width of softmax attention among keys of length one).
     """
-    # multiples of the golden ratio, and of the plastic number's, are well spread
-    steps = np.arange(1, points + 1)
-    at = np.round(2 * ((0.5 + 0.6180339887 * steps) % 1) - 1, 2)
-    values = np.round(1.5 * (2 * ((0.5 + 0.7548776662 * steps) % 1) - 1), 2)
-    at[: len(places)] = places[:points]
-    values[: len(levels)] = levels[:points]
+    at = spread(points, GOLDEN, 1.0, places)
+    values = spread(points, PLASTIC, 1.5, levels)
     grid = np.linspace(-1, 1, _GRID)
     asked = np.append(grid, question)
     k, q, v = _points(space, at), _points(space, asked), values[:, None]

@@ -19,10 +19,6 @@ function combine(weights, v) {
   return [0, 1].map((c) => dot(weights, v.map((value) => value[c])));
 }
 
-function distance(x, y) {
-  return (x[0] - y[0]) ** 2 + (x[1] - y[1]) ** 2;
-}
-
 export function compute(settings) {
   const { facts, scale, angle } = settings;
   const directions = directionsOf(settings);

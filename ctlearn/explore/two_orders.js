@@ -8,12 +8,6 @@ const NAMES = { first: "decay first", second: "read first" };
 
 // ---------------------------------------------------------------- numbers
 
-function keysOf({ tokens, cosine }) {
-  const [own, shared] = [Math.sqrt(1 - cosine), Math.sqrt(cosine)];
-  const entry = (i, j) => (j === tokens ? shared : i === j ? own : 0);
-  return table(tokens, tokens + 1, entry);
-}
-
 // The memory before the first token and after each. What the error is taken of is what
 // has faded, or what has not.
 function statesIn(order, k, v, alpha, beta) {
@@ -34,7 +28,7 @@ function lengthOf(x) {
 export function compute(settings) {
   const { given, alpha, beta, tokens, seed } = settings;
   const [read, pair] = [settings.read, settings.pair].map((x) => Math.min(x, tokens));
-  const k = keysOf(settings);
+  const k = atOneCosine(tokens, settings.cosine);
   const v = normal(seed, 0, tokens, D_V);
   const factor = given === "bridge" ? alpha : 1;
   const rate = beta / factor;

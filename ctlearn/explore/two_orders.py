@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn import plots
-from ctlearn.explore.draws import normal
+from ctlearn.explore.draws import at_one_cosine, normal
 from ctlearn.explore.explorable import Explorable, choice, number, whole
 from ctlearn.mixers import comba, gated_delta_rule
 
@@ -50,7 +50,7 @@ def compute(
     write leaves of the old answer at its key).
     """
     read, pair = min(read, tokens), min(pair, tokens)
-    k = _keys(tokens, cosine)
+    k = at_one_cosine(tokens, cosine)
     v = normal(seed, 0, tokens, D_V)
     factor = alpha if given == "bridge" else 1.0
     rate = beta / factor
@@ -84,12 +84,6 @@ def compute(
         "first_kept": alpha * (1 - rate),
         "second_kept": alpha - beta,
     }
-
-
-def _keys(tokens: int, cosine: float) -> np.ndarray:
-    """Keys [T, T + 1] of length one, any two at this cosine."""
-    own = np.sqrt(1 - cosine) * np.eye(tokens)
-    return np.column_stack([own, np.full(tokens, np.sqrt(cosine))])
 
 
 class TwoOrders(Explorable):

@@ -38,9 +38,14 @@ class Tuned(NamedTuple):
     errors: np.ndarray
 
 
-def unit_vectors(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
-    """Rows [n, d] of length one, each direction as likely as any other."""
-    x = rng.standard_normal((n, d))
+def unit_vectors(
+    rng: np.random.Generator, n: int, d: int, deviations: Any = 1.0
+) -> np.ndarray:
+    """Rows [n, d] of length one, each direction as likely as any other.
+
+    Unless the `deviations` [d] that coordinates have before they are normalised differ.
+    """
+    x = rng.standard_normal((n, d)) * deviations
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 

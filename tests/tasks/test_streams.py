@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ctlearn.mixers import gated_linear_attention, linear_attention, ttt_linear
-from ctlearn.tasks import streams
+from ctlearn.tasks import recall, streams
 
 SIZES = (1, 4, 16, 64, 256)
 RATES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
@@ -153,6 +153,26 @@ def test_a_switching_map_stays_until_it_is_replaced():
     assert changes.tolist() == [9, 19]
     noise = stream.v - np.einsum("tk,tkv->tv", stream.k, stream.W)
     assert noise.std() == pytest.approx(0.5, rel=0.3)
+
+
+def test_keys_may_differ_by_channel_and_in_length():
+    drawn = {"every": 9000, "spread": 100.0, "lengths": 0.5}
+    stream = streams.switching(0, 9000, 3, 2, **drawn)
+    square = (stream.k**2).sum(axis=1)
+    # 4 deviations of a log, and of a mean square whose own square is exp(4 * 0.25)
+    assert np.log(square).std() / 2 == pytest.approx(0.5, rel=4 / np.sqrt(2 * 9000))
+    assert abs(square.mean() - 1) < 4 * np.sqrt((np.e - 1) / 9000)
+    k = stream.k / np.sqrt(square)[:, None]
+    # ratios of channels are those of normal numbers, whatever the length of the key
+    ratios = np.median(abs(k[:, 1:] / k[:, :1]), axis=0)
+    assert ratios == pytest.approx([10**-0.5, 0.1], rel=0.1)
+
+
+def test_by_default_keys_are_what_they_were():
+    told = streams.switching(3, 20, 4, 2, every=10)
+    rng = np.random.default_rng(3)
+    rng.standard_normal((2, 4, 2))
+    assert (told.k == recall.unit_vectors(rng, 20, 4)).all()
 
 
 def test_the_error_of_a_map_is_the_mean_over_keys():

@@ -1,0 +1,183 @@
+"""One switch: a linear rule is told in noisy pairs, then replaced, by all solvers.
+
+Streams are those of `ctlearn.tasks.streams.switching`, whose rule changes once. Every
+learner is asked at each key before it is told the value, and charged the mean square of
+what it missed of the clean value: answering zero scores 1 on average.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ctlearn.mixers import (
+    delta_product,
+    delta_rule,
+    gated_delta_rule,
+    kernel_ridge_attention,
+    local_linear_attention,
+    longhorn,
+    mesa_net,
+    normalised_least_mean_squares,
+    recursive_least_squares,
+    retention,
+)
+from ctlearn.tasks.recall import best_scale
+from ctlearn.tasks.streams import Stream, answers_before, clean_values
+
+
+class Found(NamedTuple):
+    """A learner's setting, and its errors at every token [streams, T]."""
+
+    setting: Any
+    errors: np.ndarray
+
+
+def ask_sum(stream: Stream, decay: float) -> np.ndarray:
+    """A sum of all pairs, of which each token keeps `decay`, in (0, 1]."""
+    return answers_before(retention.chunkwise, stream, log_gamma=math.log(decay))
+
+
+def ask_delta(stream: Stream, beta: float) -> np.ndarray:
+    """One step at each pair."""
+    return answers_before(delta_rule.chunkwise, stream, beta=_same(stream, beta))
+
+
+def ask_last_two(stream: Stream, beta: float) -> np.ndarray:
+    """Two steps at each token: the pair before it once more, and its own."""
+
+    def form(q: np.ndarray, k: np.ndarray, v: np.ndarray, **inputs: Any) -> Any:
+        both = (np.stack([np.concatenate([x[:1], x[:-1]]), x], 1) for x in (k, v))
+        return delta_product.chunkwise(q, *both, **inputs)
+
+    beta_twice = np.full((len(stream.k), 2), beta)
+    kept = {"log_decay": _same(stream, 0.0)}
+    return answers_before(form, stream, **kept, beta=beta_twice)
+
+
+def ask_gated(stream: Stream, setting: tuple[float, float]) -> np.ndarray:
+    """Forget by the first number, then one step of the second."""
+    alpha, beta = setting
+    gates = {"log_decay": _same(stream, math.log(alpha)), "beta": _same(stream, beta)}
+    return answers_before(gated_delta_rule.chunkwise, stream, **gates)
+
+
+def ask_normalised(stream: Stream, mu: float) -> np.ndarray:
+    """One step of mu over the key's square."""
+    form = normalised_least_mean_squares.chunkwise
+    return answers_before(form, stream, mu=mu, eps=1e-9)
+
+
+def ask_longhorn(stream: Stream, beta: float) -> np.ndarray:
+    """One implicit step at each pair."""
+    return answers_before(longhorn.chunkwise, stream, beta=np.full_like(stream.v, beta))
+
+
+def ask_recursive(stream: Stream, setting: tuple[float, float]) -> np.ndarray:
+    """Least squares that forget by the first number, their ridge, the second, too."""
+    kept, ridge = setting
+    given = {"log_forget": math.log(kept), "ridge": ridge}
+    return answers_before(recursive_least_squares.chunkwise, stream, **given)
+
+
+def ask_mesa(stream: Stream, setting: tuple[float, float]) -> np.ndarray:
+    """Least squares that forget by the first number; the second is a ridge that stays.
+
+    A first number of 1 forgets nothing.
+    """
+    gamma, ridge = setting
+    return answers_before(
+        mesa_net.chunkwise,
+        stream,
+        log_decay=_same(stream, math.log(gamma)),
+        beta=_same(stream, 1.0),
+        ridges=np.full(stream.k.shape[1], float(ridge)),
+    )
+
+
+def ask_kernel_ridge(stream: Stream, setting: tuple[float, float]) -> np.ndarray:
+    """Kernel ridge with scores times the first number, and the second for a ridge."""
+    tau, ridge = setting
+    form = kernel_ridge_attention.chunkwise
+    return answers_before(form, _scaled(stream, tau), ridge=ridge)
+
+
+def ask_local_linear(stream: Stream, setting: tuple[float, float]) -> np.ndarray:
+    """A line around the query, with scores times the first number, and a ridge."""
+    tau, ridge = setting
+    form = local_linear_attention.chunkwise
+    return answers_before(form, _scaled(stream, tau), ridge=ridge)
+
+
+def errors(
+    ask: Callable[..., np.ndarray],
+    streams: Sequence[Stream],
+    setting: Any,
+    *,
+    rescale: bool = False,
+) -> np.ndarray:
+    """Errors against clean values at each token [streams, T].
+
+    With `rescale`, all answers are first multiplied by the one number that serves all
+    streams best. Infinity where the learner ran away.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        said = np.stack([ask(stream, setting) for stream in streams])
+        clean = np.stack([clean_values(stream) for stream in streams])
+        scale = best_scale(said, clean) if rescale else 1.0
+        found = ((scale * said - clean) ** 2).mean(axis=2)
+    return np.where(np.isfinite(found), found, np.inf)
+
+
+def best(
+    ask: Callable[..., np.ndarray],
+    streams: Sequence[Stream],
+    settings: Sequence[Any],
+    *,
+    rescale: bool = False,
+) -> Found:
+    """The setting of least mean error over all tokens of all streams.
+
+    It is chosen on the streams that are reported, which favours a learner with more
+    settings.
+    """
+    tried = [Found(x, errors(ask, streams, x, rescale=rescale)) for x in settings]
+    return min(tried, key=lambda found: found.errors.mean())
+
+
+def two_errors(errors: np.ndarray, switch: int, span: int) -> tuple[Any, Any]:
+    """Mean errors in the `span` tokens before a switch and after it: two [streams]."""
+    before, after = errors[:, switch - span : switch], errors[:, switch : switch + span]
+    return before.mean(axis=1), after.mean(axis=1)
+
+
+def expected_delta(
+    beta: float, d_k: int, noise: float, span: int
+) -> tuple[float, float]:
+    """What `two_errors` tends to for the delta rule, long after its last switch.
+
+    For keys of length one that favour no direction, and rules that have nothing in
+    common: noise^2 beta / (2 - beta), and in the span after the switch 2 more, of which
+    each token leaves 1 - beta (2 - beta) / d_k.
+    """
+    floor = noise**2 * beta / (2 - beta)
+    left = (1 - beta * (2 - beta) / d_k) ** np.arange(span)
+    return floor, floor + 2 * float(left.mean())
+
+
+def in_bins(errors: np.ndarray, size: int) -> np.ndarray:
+    """Means of `size` tokens at a time: [streams, T // size]."""
+    edges = range(0, errors.shape[1] + 1, size)
+    return np.stack([errors[:, a:b].mean(axis=1) for a, b in pairwise(edges)], axis=1)
+
+
+def _same(stream: Stream, number: float) -> np.ndarray:
+    """One number for every token."""
+    return np.full(len(stream.k), number)
+
+
+def _scaled(stream: Stream, tau: float) -> Stream:
+    """Keys, and so queries, whose dot products are tau times as large."""
+    return stream._replace(k=math.sqrt(tau) * stream.k)

@@ -1,0 +1,214 @@
+"""Trained tracking: can a small layer learn to follow a word of permutations?
+
+A token is one of the permutations of three things, and what is wanted at every token is
+the product of all so far (`ctlearn.tasks.state_tracking`). The layer is Gated
+DeltaProduct without decay or a mixing of tokens: each permutation has, in each of four
+heads, keys k_j on the sphere, values v_j, strengths beta_j and a query q, all learned,
+
+    S <- S + beta_j k_j (v_j - S'k_j)',  j = 1, ..., steps,  beta_j = most sigmoid(b_j)
+    logits = W_2 relu(W_1 (S'q of each head, of length 1 per entry) + c_1) + c_2
+
+and so is the state it starts from. Kinds of layer differ in `steps` and in `most`. All
+kinds and all their seeds are trained side by side.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import permutations
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ctlearn.tasks.training import Setting, cut, on, setting
+
+THINGS = 3
+ORDERS = tuple(permutations(range(THINGS)))
+HEADS, D, HIDDEN = 4, 4, 32
+MOST_STEPS = 2
+LENGTH = 32  # tokens of a word in training
+FASTER = 5  # how much faster strengths learn: they should come to rest at 0 or `most`
+
+
+class Kind(NamedTuple):
+    """How many steps a layer takes at each token, and how strong one may be."""
+
+    steps: int
+    most: float
+
+
+class Trained(NamedTuple):
+    """What layers say of long words, for each kind and seed.
+
+    `right` [kinds, seeds, T] is the share of words whose product is told rightly at
+    each token, and `parity` that of words of which at least its parity is.
+    """
+
+    right: Tensor
+    parity: Tensor
+
+
+KINDS = {
+    "strengths up to 1, two steps": Kind(2, 1.0),
+    "strengths up to 2, one step": Kind(1, 2.0),
+    "strengths up to 2, two steps": Kind(2, 2.0),
+}
+
+
+def table() -> Tensor:
+    """Number of the product of orders a and then b: [orders, orders]."""
+    number = {order: i for i, order in enumerate(ORDERS)}
+    rows = [[number[tuple(a[i] for i in b)] for b in ORDERS] for a in ORDERS]
+    return torch.tensor(rows)
+
+
+def odd() -> Tensor:
+    """1 for the orders that an odd number of swaps makes, else 0."""
+    pairs = [(i, j) for i in range(THINGS) for j in range(i + 1, THINGS)]
+    inversions = [sum(order[i] > order[j] for i, j in pairs) for order in ORDERS]
+    return torch.tensor(inversions) % 2
+
+
+def draw(n: int, T: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Words of T orders [n, T], and the number of the product so far at each token."""
+    word = torch.randint(len(ORDERS), (n, T), generator=generator)
+    product, at = torch.empty_like(word), torch.zeros(n, dtype=torch.long)
+    times = table()
+    for t in range(T):
+        at = product[:, t] = times[at, word[:, t]]
+    return word, product
+
+
+def initial_weights(layers: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """Weights of `layers` layers, in the first axis."""
+
+    def normal(*shape: int, deviation: float = 1.0) -> Tensor:
+        drawn = torch.randn(layers, *shape, generator=generator)
+        return (deviation * drawn).requires_grad_()
+
+    each = len(ORDERS), HEADS
+    return {
+        "k": normal(*each, MOST_STEPS, D),
+        "v": normal(*each, MOST_STEPS, D),
+        "b": normal(*each, MOST_STEPS, deviation=3.0),
+        "q": normal(*each, D),
+        "start": normal(HEADS, D, D),
+        "in": normal(HEADS * D, HIDDEN, deviation=(HEADS * D) ** -0.5),
+        "in_0": torch.zeros(layers, 1, HIDDEN).requires_grad_(),
+        "out": normal(HIDDEN, len(ORDERS), deviation=HIDDEN**-0.5),
+        "out_0": torch.zeros(layers, 1, len(ORDERS)).requires_grad_(),
+    }
+
+
+def strengths(weights: dict[str, Tensor], kinds: list[Kind]) -> Tensor:
+    """Strengths by layer, order, head and step; zero where a layer lacks the step."""
+    b = weights["b"]
+    seeds = len(b) // len(kinds)
+    scale = torch.tensor(
+        [[kind.most * (j < kind.steps) for j in range(MOST_STEPS)] for kind in kinds]
+    ).repeat_interleave(seeds, 0)
+    return scale.to(b)[:, None, None] * torch.sigmoid(b)
+
+
+def layer(weights: dict[str, Tensor], beta: Tensor, word: Tensor) -> Tensor:
+    """Logits [layers, n, T, orders] of words [layers, n, T].
+
+    What an order does to a state is an affine map, the same wherever it stands, so it
+    is multiplied out once and looked up at each token.
+    """
+    layers, n, T = word.shape
+    at = (word + len(ORDERS) * torch.arange(layers)[:, None, None]).flatten()
+
+    def look_up(x: Tensor) -> Tensor:
+        """[layers, orders, HEADS, ...] at each token: T of [layers n HEADS, ...]."""
+        rows = F.embedding(at, x.flatten(0, 1).flatten(1))
+        rows = rows.view(layers, n, T, HEADS, -1).permute(2, 0, 1, 3, 4)
+        return rows.reshape(T, layers * n * HEADS, *x.shape[3:])
+
+    kept, written = _maps(weights, beta)
+    kept, written, q = look_up(kept), look_up(written), look_up(weights["q"])
+    start = weights["start"][:, None].expand(-1, n, -1, -1, -1).reshape(-1, D, D)
+    states, S = [], start
+    # unbind, since a gradient of kept[t] would be as large as that of kept
+    for A, B in zip(kept.unbind(), written.unbind(), strict=True):
+        S = torch.baddbmm(B, A, S)
+        states.append(S)
+    o = (q[:, :, None] @ torch.stack(states))[:, :, 0]
+    o = F.rms_norm(o, (D,))
+    o = o.view(T, layers, n, HEADS * D).permute(1, 2, 0, 3).flatten(1, 2)
+    hidden = F.relu(torch.baddbmm(weights["in_0"], o, weights["in"]))
+    logits = torch.baddbmm(weights["out_0"], hidden, weights["out"])
+    return logits.view(layers, n, T, -1)
+
+
+def _maps(weights: dict[str, Tensor], beta: Tensor) -> tuple[Tensor, Tensor]:
+    """A and B of S -> A S + B, for each layer, order and head: [..., D, D]."""
+    k, v = F.normalize(weights["k"], dim=-1), weights["v"]
+    A = torch.eye(D).expand(*k.shape[:3], D, D)
+    B = torch.zeros_like(A)
+    for j in range(MOST_STEPS):
+        row, column = k[..., j, None, :], (beta[..., j, None] * k[..., j, :])[..., None]
+        A = A - column @ (row @ A)
+        B = B + column @ (v[..., j, None, :] - row @ B)
+    return A, B
+
+
+def train(
+    kinds: list[Kind],
+    *,
+    steps: int = 600,
+    rate: float = 0.03,
+    batch: int = 16,
+    tested: int = 256,
+    seed: int = 0,
+    where: Setting | None = None,
+    show: Callable[[range], Iterable[int]] = iter,
+) -> Trained:
+    """Train on words of LENGTH tokens, and test on 64 of `tested` tokens.
+
+    `seed` sets all that is drawn; `show` may show how far the steps are. Adam, its rate
+    up and down in one cycle, gradients cut to length 1 in each layer. `where` is what
+    this machine can do if it is not given.
+    """
+    where = where or setting()
+    with on(where):
+        generator = where.generator(seed)
+        layers = len(kinds) * where.seeds
+        weights = initial_weights(layers, generator)
+        slow = [x for name, x in weights.items() if name != "b"]
+        groups = [{"params": slow}, {"params": [weights["b"]]}]
+        adam = torch.optim.Adam(groups, lr=rate, betas=(0.9, 0.99))
+        steps = steps * where.longer
+        rates = [rate, FASTER * rate]
+        cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rates, steps)
+        for _ in show(range(steps)):
+            word, product = (
+                x.view(layers, batch, -1)
+                for x in draw(layers * batch, LENGTH, generator)
+            )
+            logits = layer(weights, strengths(weights, kinds), word)
+            loss = layers * F.cross_entropy(logits.flatten(0, 2), product.flatten())
+            adam.zero_grad()
+            loss.backward()
+            cut(weights.values())
+            adam.step()
+            cycle.step()
+        return _tested(weights, kinds, where, generator, tested)
+
+
+@torch.no_grad()
+def _tested(
+    weights: dict[str, Tensor],
+    kinds: list[Kind],
+    where: Setting,
+    generator: torch.Generator,
+    T: int,
+) -> Trained:
+    """What the layers say of 64 words each, on the processor."""
+    layers = len(kinds) * where.seeds
+    word, product = (x.view(layers, 64, T) for x in draw(layers * 64, T, generator))
+    said = layer(weights, strengths(weights, kinds), word).argmax(-1)
+    parity = odd()
+    right = (said == product, parity[said] == parity[product])
+    shares = (x.float().mean(1).view(len(kinds), where.seeds, T).cpu() for x in right)
+    return Trained(*shares)

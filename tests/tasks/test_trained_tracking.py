@@ -1,0 +1,89 @@
+"""Trained tracking: its words, its layer by the reference, and that training works."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+
+from ctlearn.mixers import delta_product
+from ctlearn.tasks import state_tracking, trained_tracking
+from ctlearn.tasks.trained_tracking import HEADS, KINDS, ORDERS, D, Kind
+from ctlearn.tasks.training import ON_A_PROCESSOR
+
+
+def test_wanted_are_the_products_of_the_word():
+    word, product = trained_tracking.draw(20, 12, torch.Generator().manual_seed(0))
+    orders = np.array(ORDERS)
+    for read, wanted in zip(word.numpy(), product.numpy(), strict=True):
+        assert (orders[wanted] == state_tracking.products(orders[read])).all()
+
+
+def test_an_order_is_odd_if_an_odd_number_of_swaps_makes_it():
+    found = trained_tracking.odd().tolist()
+    swaps = [len(state_tracking.swaps(np.array(x))) for x in permutations(range(3))]
+    assert found == [n % 2 for n in swaps]
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_the_layer_is_delta_product_behind_a_table(kind):
+    generator = torch.Generator().manual_seed(1)
+    weights = trained_tracking.initial_weights(2, generator)
+    word = torch.randint(len(ORDERS), (2, 1, 9), generator=generator)
+    beta = trained_tracking.strengths(weights, [kind])
+    logits = trained_tracking.layer(weights, beta, word)[1, 0].detach().numpy()
+    w = {name: x[1].detach().double().numpy() for name, x in weights.items()}
+    read, at = [], word[1, 0].numpy()
+    for head in range(HEADS):
+        k, v = w["k"][at, head], w["v"][at, head]
+        o, _ = delta_product.recurrent(
+            w["q"][at, head],
+            (k / np.linalg.norm(k, axis=-1, keepdims=True))[:, : kind.steps],
+            v[:, : kind.steps],
+            log_decay=np.zeros(9),
+            beta=kind.most / (1 + np.exp(-w["b"][at, head, : kind.steps])),
+            S=w["start"][head],
+        )
+        read.append(o / np.sqrt((o**2).mean(axis=1, keepdims=True)))
+    hidden = np.maximum(np.concatenate(read, axis=1) @ w["in"] + w["in_0"], 0)
+    assert logits == pytest.approx(hidden @ w["out"] + w["out_0"], rel=1e-3, abs=1e-4)
+    assert w["q"].shape[-1] == D
+
+
+def test_each_layer_sees_its_own_kind_and_its_own_word():
+    """Two kinds at once are the two alone, of the same weights."""
+    generator = torch.Generator().manual_seed(2)
+    weights = trained_tracking.initial_weights(2, generator)
+    word = torch.randint(len(ORDERS), (2, 3, 7), generator=generator)
+    kinds = [Kind(2, 1.0), Kind(1, 2.0)]
+    beta = trained_tracking.strengths(weights, kinds)
+    both = trained_tracking.layer(weights, beta, word)
+    for i, kind in enumerate(kinds):
+        one = {name: x[i : i + 1] for name, x in weights.items()}
+        beta = trained_tracking.strengths(one, [kind])
+        alone = trained_tracking.layer(one, beta, word[i : i + 1])
+        assert torch.allclose(both[i], alone[0], atol=1e-5)
+
+
+def test_training_learns():
+    where, seen = ON_A_PROCESSOR._replace(seeds=2), []
+    found = trained_tracking.train(
+        [Kind(2, 2.0)],
+        steps=60,
+        tested=12,
+        where=where,
+        show=lambda steps: seen.append(steps) or steps,
+    )
+    assert found.right.shape == found.parity.shape == (1, 2, 12)
+    assert (found.right <= found.parity).all()
+    # chance is a sixth
+    assert found.right[..., :4].mean() > 0.3
+    assert seen == [range(60)]
+
+
+def test_one_seed_is_one_result():
+    where = ON_A_PROCESSOR._replace(seeds=2)
+    kinds, given = [Kind(1, 1.0)], {"steps": 2, "tested": 8, "where": where}
+    runs = [trained_tracking.train(kinds, **given, seed=seed) for seed in (0, 0, 1)]
+    assert torch.equal(runs[0].right, runs[1].right)
+    assert not torch.equal(runs[0].right, runs[2].right)

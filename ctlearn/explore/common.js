@@ -274,21 +274,21 @@ function heat(parent, matrix, { x, y, width, height, role, limit, ...more }) {
 
 // Lines over 1, 2, ..., n, or `from` another number on, or between two `ends` in words.
 // Each of `lines` has values and perhaps a role, a dash, a further class `kind`, a
-// label. The axis holds zero and all values, but none above `most`: they are drawn at
-// its end. What lies where in the chart is returned.
+// label. The axis holds zero and all values. What lies where in the chart is returned.
 function chart(parent, { x, y, width, height, title, across, lines, ...more }) {
-  const { band, mark, from = 1, ends, most = Infinity } = more;
+  const { band, mark, from = 1, ends } = more;
   const n = lines[0].values.length;
   const all = lines.flatMap((line) => line.values);
   const highest = Math.max(...all, ...(band ? band.high : []), 0.1);
-  const top = above(Math.min(highest, most));
-  const lowest = Math.min(...all);
-  const floor = lowest < 0 ? -above(-lowest) : 0;
+  const below = Math.max(0, ...all.map((value) => -value));
+  // either side of zero has room for its number
+  const top = above(Math.max(highest, below / 4));
+  const floor = below ? -above(Math.max(below, highest / 4)) : 0;
   const left = x + 26;
   const right = x + width - 84; // room for the labels at the ends
   const acrossAt = (i) => (n > 1 ? left + ((right - left) * i) / (n - 1) : left);
   const upAt = (value) =>
-    y + (height * (top - Math.min(value, top))) / (top - floor);
+    y + (height * (top - clamp(value, floor, top))) / (top - floor);
   const path = (values) =>
     values.map((v, i) => `${i ? "L" : "M"}${acrossAt(i)} ${upAt(v)}`).join("");
   const group = shape("g");
@@ -519,7 +519,8 @@ function slider(setting, view) {
     shown.textContent = log && !whole ? brief(value) : round(value, whole ? 0 : 2);
     if (log) input.setAttribute("aria-valuetext", shown.textContent);
     const when = Object.entries(setting.when ?? {});
-    input.disabled = when.some(([other, value]) => settings[other] !== value);
+    const off = ([other, values]) => ![values].flat().includes(settings[other]);
+    input.disabled = when.some(off);
     node.classList.toggle("x-off", input.disabled);
   };
   return { node, refresh };

@@ -29,11 +29,11 @@ def whole(default: int, low: int, high: int, label: str, **shown: Any) -> traitl
     """A setting that is a whole number in [low, high], on a slider.
 
     `label` is its name in words, with letters between dollars. Of `shown`, `role`
-    colours it, `when={"rule": "delta"}` says for which choice of another setting it
-    matters, `most="pairs"` keeps it at most the value of another, and `step` is the
-    slider's step. With `log=True` the slider is logarithmic and a step is in octaves.
-    `verb="write"` makes it the progress of a play, which stops at the value of another
-    with `end="pairs"`.
+    colours it, `when={"rule": "delta"}` says for which choice of another setting, or
+    for which of a list of them, it matters, `most="pairs"` keeps it at most the value
+    of another, and `step` is the slider's step. With `log=True` the slider is
+    logarithmic and a step is in octaves. `verb="write"` makes it the progress of a
+    play, which stops at the value of another with `end="pairs"`.
     """
     trait = traitlets.Int(default, min=low, max=high)
     shown = {"step": 1} | shown
@@ -50,9 +50,14 @@ def number(
     )
 
 
-def choice(options: dict[str, str], label: str, **shown: Any) -> traitlets.Enum:
-    """A setting that is one of a few words, each with its label; the first is set."""
-    trait = traitlets.Enum(list(options), default_value=next(iter(options)))
+def choice(
+    options: dict[str, str], label: str, *, default: str = "", **shown: Any
+) -> traitlets.Enum:
+    """A setting that is one of a few words, each with its label.
+
+    The first is set, if no other is the `default`.
+    """
+    trait = traitlets.Enum(list(options), default_value=default or next(iter(options)))
     return trait.tag(
         sync=True,
         setting=True,

@@ -185,16 +185,16 @@ function states({ trained_state, state }) {
 }
 
 function draw(numbers, view) {
-  const settings = view.settings();
-  const width = Math.min(view.width, 460);
+  const [settings, width] = [view.settings(), Math.min(view.width, 460)];
   const title = "error and loss, all tokens read";
+  const values = (name) => numbers[name].map((x) => clamp(x, -10, 10));
   const lines = [
-    { values: numbers.errors, role: "error", label: "error" },
-    { values: numbers.losses, role: "rate", dash: "6 3", label: "loss" },
+    { values: values("errors"), role: "error", label: "error" },
+    { values: values("losses"), role: "rate", dash: "6 3", label: "loss" },
   ];
   const mark = { at: settings.inner, value: numbers.errors[settings.inner] };
-  const axes = { y: 28, height: 100, most: 10, from: 0, across: "inner steps n" };
   const sweep = picture(width, 156, title);
+  const axes = { y: 28, height: 100, from: 0, across: "inner steps n" };
   chart(sweep, { x: 0, width, title, lines, mark, ...axes });
   return [plane(numbers, settings), pairs(numbers, settings), states(numbers), sweep];
 }

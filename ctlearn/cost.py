@@ -105,3 +105,29 @@ def chunkwise_seconds(
 def best_chunk_size(d: int, *, per_chunk: float, per_operation: float) -> float:
     """The chunk size at which that model is fastest: sqrt(per_chunk / (2 d per_op))."""
     return math.sqrt(per_chunk / (2 * per_operation * d))
+
+
+def large_chunk_operations(C: int, d: int, d_h: int) -> int:
+    """LaCT on a mini-batch of C tokens, without Muon: apply it, then its gradients.
+
+    Three products with a weight matrix answer a token, six more learn from it.
+    """
+    return 9 * C * d * d_h
+
+
+def muon_operations(d: int, d_h: int, steps: int = 5) -> int:
+    """Newton and Schulz's iteration on the three matrices of a gated unit, d <= d_h."""
+    return 3 * steps * (2 * d * d * d_h + d**3)
+
+
+def large_chunk_numbers(C: int, d: int, d_h: int) -> int:
+    """The least that a mini-batch must move: weights in and out, q, k, v in and o out.
+
+    Whatever else is computed on the way is taken to stay where it is computed.
+    """
+    return 2 * 3 * d * d_h + 4 * C * d
+
+
+def large_chunk_intensity(C: int, d: int, d_h: int) -> float:
+    """Multiplications for each number moved; below 3 C / 2, however large d_h is."""
+    return large_chunk_operations(C, d, d_h) / large_chunk_numbers(C, d, d_h)

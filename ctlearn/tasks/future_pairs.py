@@ -6,6 +6,7 @@ the told pairs alone is of no use there; a model of the rule is.
 
     linear      f(k) = W'k, W of independent normal entries
     curved      f(k) = tanh(3 k'W_1 + b) W_2 less its mean, 64 hidden units
+    wavy        f(k) = sin(k'W_1 + b) W_2 less its mean, 16 hidden units
     unrelated   a new value for every key, told or asked
 
 Keys are unit vectors, and clean values have a mean square of 1 for each coordinate.
@@ -26,6 +27,7 @@ Rule = Callable[[np.ndarray], np.ndarray]
 
 _HIDDEN = 64
 _STEEPNESS = 3
+_WAVES = 16
 _SAMPLE = 4096  # keys on which a curved rule's mean and size are taken
 
 
@@ -39,10 +41,17 @@ def curved(rng: np.random.Generator, d_k: int, d_v: int) -> Rule:
     """A rule that no matrix is: a hidden layer of steep units, centred."""
     W_1, b = rng.standard_normal((d_k, _HIDDEN)), rng.standard_normal(_HIDDEN)
     W_2 = rng.standard_normal((_HIDDEN, d_v))
+    return _centred(rng, d_k, lambda k: np.tanh(_STEEPNESS * k @ W_1 + b) @ W_2)
 
-    def raw(k: np.ndarray) -> np.ndarray:
-        return np.tanh(_STEEPNESS * k @ W_1 + b) @ W_2
 
+def wavy(rng: np.random.Generator, d_k: int, d_v: int) -> Rule:
+    """A rule of few smooth waves across the sphere, centred."""
+    W_1, b = rng.standard_normal((d_k, _WAVES)), rng.uniform(0, 2 * np.pi, _WAVES)
+    W_2 = rng.standard_normal((_WAVES, d_v))
+    return _centred(rng, d_k, lambda k: np.sin(k @ W_1 + b) @ W_2)
+
+
+def _centred(rng: np.random.Generator, d_k: int, raw: Rule) -> Rule:
     seen = raw(unit_vectors(rng, _SAMPLE, d_k))
     mean, size = seen.mean(axis=0), seen.std(axis=0)
     return lambda k: (raw(k) - mean) / size

@@ -190,7 +190,7 @@ function sentence({ means, sweep, best, scales }, { solver }) {
   const nearest = `As set, ${NAMES[least]} comes nearest, at ${round(means[least])}.`;
   const own = `Its mean error is ${brief(means[chosen])}`;
   if (best === null) {
-    return `${own} at its best scale, ${brief(scales[0])}; it has no setting. ${nearest}`;
+    return `${own} at its best scale, ${brief(scales[0])}, its one setting. ${nearest}`;
   }
   const letter = knobName(solver) === "beta" ? "β" : "m";
   const other = `of the settings tried ${letter} = ${brief(best)} is best`;

@@ -121,7 +121,7 @@ def test_a_solver_by_touch_and_its_setting_by_key(visit, expect_fact):
     size = {"width": 360, "height": 800}
     page = visit("fit_the_stream.html", viewport=size, has_touch=True)
     page.get_by_label("linear attention").tap()
-    page.get_by_text("it has no setting").wait_for()
+    page.get_by_text("its one setting").wait_for()
     assert page.get_by_label("memory").is_disabled()
     page.get_by_label("RLS").tap()
     page.locator("[data-drag='knob']").wait_for()

@@ -44,9 +44,8 @@ def difference(ours: Any, theirs: Any) -> float:
         assert ours is theirs
         return 0.0
     ours, theirs = np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float)
-    if (
-        ours.size == theirs.size == 0
-    ):  # a list of no rows does not say how long they are
+    # a list of no rows does not say how long they are
+    if ours.size == theirs.size == 0:
         return 0.0
     assert ours.shape == theirs.shape
     gap = np.abs(ours - theirs) / np.maximum(1, np.abs(ours))

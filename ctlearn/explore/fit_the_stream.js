@@ -118,9 +118,9 @@ const held = (x, most) => x.map((value) => clamp(value, -most, most));
 function answers({ truth, answers }, chosen, width) {
   const node = picture(width, 172, "the answer to one question, and the right one");
   const others = answers.filter((_, i) => i !== chosen);
-  const most = Math.max(2, 1.4 * Math.max(...truth.map(Math.abs)));
+  const most = above(Math.max(...truth.map(Math.abs)));
   const lines = [
-    { values: held(truth, most), role: "value", kind: "x-thick", label: "right" },
+    { values: truth, role: "value", kind: "x-thick", label: "right" },
     ...others.map((values) => ({ values: held(values, most), kind: "x-thin x-pale" })),
     { values: held(answers[chosen], most), role: "output", label: NAMES[chosen] },
   ];
@@ -180,7 +180,8 @@ function draw(numbers, view) {
 
 function readouts({ means }, { solver }) {
   return SOLVERS.map((one, i) => {
-    return [NAMES[i], one === solver ? "error" : "size", round(Math.min(means[i], 99))];
+    const text = means[i] < 100 ? round(means[i]) : brief(means[i]);
+    return [NAMES[i], one === solver ? "error" : "size", text];
   });
 }
 

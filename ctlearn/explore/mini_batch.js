@@ -64,7 +64,7 @@ const held = (x) => x.map((value) => Math.min(value, 2));
 
 // The plane of keys and states. From where a batch starts its tokens take their steps,
 // which are drawn one after another, each along its key.
-function plane(numbers, settings) {
+function plane(numbers, settings, name) {
   const { keys, maps, told, path } = numbers;
   const { batch, read } = settings;
   const node = picture(SIDE, SIDE + 28, "the state's way through the plane");
@@ -85,7 +85,7 @@ function plane(numbers, settings) {
     const foot = keys[read - 1].map((x) => told[read - 1] * x);
     const far = [-9, 9].map((turn) => [foot[0] - turn * up, foot[1] + turn * right]);
     const [from, to] = far.map(([x, y]) => [half + scale * x, 26 + half - scale * y]);
-    const clip = `${NAME}-plane`;
+    const clip = `${NAME}-${name}`;
     const frame = shape("rect", { y: 26, width: SIDE, height: SIDE });
     node.append(shape("clipPath", { id: clip }, frame));
     const d = joined([from[0], to[0]], [from[1], to[1]]);
@@ -169,7 +169,7 @@ function draw(numbers, view) {
   });
   view.axes = { batch: sizes.axes, rate: rates.axes };
   return [
-    plane(numbers, settings),
+    plane(numbers, settings, view.id),
     overTokens(numbers, settings, width, narrow ? 98 : SIDE - 28),
     sizes.node,
     rates.node,
@@ -190,12 +190,15 @@ function readouts({ by_batch, least, best }, { batch }) {
 function sentence({ by_batch, least, best }, settings) {
   const { batch, rate, read } = settings;
   if (!read) return "Nothing is read yet, and the state is the origin.";
+  const first = startOf(settings) + 1;
   const how =
     batch === 1
       ? "Each token starts where the last one ended: the delta rule"
       : batch === TOKENS
         ? `All start from the origin: linear attention, ${brief(rate)} times its sum`
-        : `Token ${read} takes its step from where token ${startOf(settings) + 1} did`;
+        : first === read
+          ? `Token ${read} starts a batch`
+          : `Token ${read} takes its step from where token ${first} did`;
   const all = `over all tokens the error is ${round(by_batch[batch - 1])}`;
   const tuned = `and ${round(least[batch - 1])} at the best step size, ${brief(best)}`;
   return `${how}; ${all}, ${tuned}.`;

@@ -200,7 +200,7 @@ function sentence({ losses, best_step, largest }, { step, scale }) {
   const share = (before - after) / Math.max(before - least, 1e-12);
   const done =
     after > before
-      ? `The step overshoots, and the loss rises to ${brief(after / before)} times`
+      ? `The step overshoots, and the loss rises ${brief(after / before)}-fold`
       : `One step takes off ${round(100 * share, 0)} % of what the best line would`;
   const here = `the best size from here is ${brief(best_step)}`;
   const limit = `beyond ${brief(2 / largest)} some steps climb`;

@@ -134,7 +134,8 @@ function map(numbers, { iteration, steps }, width) {
   const [left, right, most] = [30, width - 52, 1.3];
   const x = (s) => left + (right - left) * (1 + clamp(Math.log10(s), -5, 0) / 5);
   const y = (value) => TOP + (HIGH * (most - clamp(value, 0, most))) / most;
-  const title = `where ${steps || "no"} ${steps === 1 ? "step" : "steps"} send a value`;
+  const some = steps === 1 ? "one step sends" : `${steps} steps send`;
+  const title = steps ? `where ${some} a value` : "before any step";
   write(node, 0, 14, title, { class: "x-heading x-fill-state" });
   for (const value of [0, 0.5, 1]) {
     const line = { x1: left, x2: right, y1: y(value), y2: y(value), class: "x-grid" };
@@ -192,10 +193,10 @@ function sentence({ before, after, smallest, growth, ratios }, settings) {
     return "No step is taken: G is divided by its length, and the squares sum to one.";
   }
   const [least, most] = [Math.min(...after), Math.max(...after)];
-  const count = steps === 1 ? "One step" : `${steps} steps`;
-  const done = `${count} of ${NAMES[iteration]}`;
-  if (rank === 1) return `${done}: the one value is the length, now ${round(most)}.`;
-  const span = `${done} leave the values between ${brief(least)} and ${round(most)}`;
+  const count = steps === 1 ? "one step" : `${steps} steps`;
+  const done = `After ${count} of ${NAMES[iteration]}`;
+  if (rank === 1) return `${done} the one value, the length, is ${round(most)}.`;
+  const span = `${done} the values lie between ${brief(least)} and ${round(most)}`;
   if (least > 0.6) {
     return `${span}: their ratio was ${brief(ratios[0])}, and now all count alike.`;
   }

@@ -220,7 +220,7 @@ function sentence({ gaps, times }, settings) {
   }
   const same = `One answer${gap ? `, to rounding (${brief(gap)})` : ""}`;
   if (objective === "square") {
-    return `${same}. With the squared error, more steps bring answers to their values.`;
+    return `${same}. With the squared error, steps end where the answer is the value.`;
   }
   if (features === "static" && cosine === 0) {
     const how = "its loss falls without end, and every step writes the same pair again";

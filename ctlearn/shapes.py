@@ -619,6 +619,27 @@ _SYMBOLS = (
         elsewhere="gradient",
     ),
     Symbol(
+        name="fit",
+        tex="W_t",
+        role="state",
+        meaning="the linear map that fits the pairs so far best, as they are weighed",
+        elsewhere="S or M, where the fit itself is the state",
+    ),
+    Symbol(
+        name="moment",
+        tex="H_t",
+        role="key",
+        meaning="the sum of the keys' products with themselves, faded as pairs are",
+        elsewhere="second moment, covariance, Hessian, h_kk (flash-linear-attention)",
+    ),
+    Symbol(
+        name="inverse_moment",
+        tex="P_t",
+        role="rate",
+        meaning="the inverse of the moment and the ridge: a matrix for a step size",
+        elsewhere="inverse covariance (adaptive filters)",
+    ),
+    Symbol(
         name="u",
         tex="u_t",
         shapes=(("T", "d_v"),),

@@ -25,6 +25,7 @@ from ctlearn.scalars import sqrt
 from ctlearn.supplies import Supply
 from ctlearn.systems import solve
 
+CHAPTER = "11_test_time_regression"
 EXACT = ("rationals", "floats")
 
 
@@ -61,7 +62,12 @@ def _printed_equation(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     source="mcdermott2026, eq. 6; wang2025ttr, in secondary reading",
     citations=("mcdermott2026", "wang2025ttr"),
     worlds=EXACT,
-    printed={STATEMENT: AsPrinted(numbers=_printed_equation, worlds=("floats",))},
+    equations=("eq-kernel-ridge",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-kernel-ridge"),
+        AsPrinted(numbers=_printed_equation, worlds=("floats",)),
+    ),
+    chapter=CHAPTER,
     mutants={
         "the ridge is left out": {"ridges": 0},
         "the queries' kernel is inverted": {"of_queries": True},
@@ -116,7 +122,11 @@ def _printed_push(supply: Supply, N: int, d_k: int) -> Numbers:
     source="ours; the push-through identity",
     citations=("wang2025ttr",),
     worlds=EXACT,
-    printed={STATEMENT: AsPrinted(numbers=_printed_push, worlds=EXACT)},
+    equations=("eq-push-through",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-push-through"), AsPrinted(numbers=_printed_push, worlds=EXACT)
+    ),
+    chapter=CHAPTER,
     free=_free_push,
     mutants={
         "a ridge of pairs alone": {"right": 0},

@@ -16,6 +16,7 @@ from ctlearn.supplies import Supply
 from ctlearn.systems import solve
 
 CHAPTER = "06_a_tiny_model"
+LINES = "11_test_time_regression"
 
 EXACT = ("rationals", "floats")
 
@@ -145,11 +146,12 @@ def _printed_line(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
     source="wang2025ttr, local linear regression; the ridge is ours",
     citations=("wang2025ttr",),
     worlds=EXACT,
-    printed={
-        STATEMENT: AsPrinted(
-            numbers=_printed_line, worlds=EXACT, at={"floats": {"N": 7}}
-        )
-    },
+    equations=("eq-local-line",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-local-line"),
+        AsPrinted(numbers=_printed_line, worlds=EXACT, at={"floats": {"N": 7}}),
+    ),
+    chapter=LINES,
     mutants={
         "the mean distance is added": {"sign": -1},
         "the ridge presses the height too": {"height": 1},
@@ -194,13 +196,16 @@ def _printed_affine(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
     source="wang2025ttr, for local polynomials; elementary",
     citations=("wang2025ttr",),
     worlds=EXACT,
-    printed={
-        STATEMENT: AsPrinted(
+    equations=("eq-affine",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-affine"),
+        AsPrinted(
             numbers=_printed_affine,
             worlds=EXACT,
             at={"rationals": {"N": 5, "d_k": 2}, "floats": {"N": 7, "d_k": 2}},
-        )
-    },
+        ),
+    ),
+    chapter=LINES,
     mutants={
         "values that bend": {"bent": 1},
         "a ridge": {"ridge": 1},

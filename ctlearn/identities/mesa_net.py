@@ -14,6 +14,7 @@ from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.supplies import Supply
 from ctlearn.systems import solve
 
+CHAPTER = "11_test_time_regression"
 EXACT = ("rationals", "floats")
 
 
@@ -39,8 +40,10 @@ def _printed_whitening(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     x = mesa_inputs(supply, T, d_k, d_v)
     o, S = _attention(x), mesa_net.recurrent(**x)[1]
     W = _map(S, x["ridges"])
-    letters = {"q": x["q"], "o": o, "H": S.H, "W": W, r"\lambda": x["ridges"]}
-    return Numbers(letters | {"t": T})
+    letters = {"q": x["q"], "o": o, "H": S.H, "W": W, "t": T}
+    return Numbers(
+        letters | {r"\lambda": x["ridges"], r"\Lambda": np.diag(x["ridges"])}
+    )
 
 
 def _map(S: mesa_net.State, ridges: np.ndarray) -> np.ndarray:
@@ -55,11 +58,14 @@ def _map(S: mesa_net.State, ridges: np.ndarray) -> np.ndarray:
     citations=("wang2025ttr", "vonoswald2025mesanet"),
     worlds=EXACT,
     free=_free_whitening,
-    printed={
-        STATEMENT: AsPrinted(
+    equations=("eq-stretched-query",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-stretched-query"),
+        AsPrinted(
             numbers=_printed_whitening, worlds=EXACT, at={"rationals": {"d_k": 2}}
-        )
-    },
+        ),
+    ),
+    chapter=CHAPTER,
     mutants={
         "the query as it is": {"back": True},
         "stretched by the keys alone": {"ridges": 0},

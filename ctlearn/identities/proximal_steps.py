@@ -17,6 +17,7 @@ from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.supplies import Supply
 
 Cost = Callable[[np.ndarray], Any]
+CHAPTER = "11_test_time_regression"
 TRACE = "a trace is the same in the other order"
 
 
@@ -67,6 +68,7 @@ def _printed_longhorn(supply: Supply, d_k: int, d_v: int) -> Numbers:
     source="liu2024longhorn; the excess is ours",
     citations=("liu2024longhorn",),
     printed={STATEMENT: AsPrinted(numbers=_printed_longhorn)},
+    chapter=CHAPTER,
     mutants={
         "the explicit step of the delta rule": {"explicit": True},
         "the loss is halved and the distance is not": {"half": 2},
@@ -111,7 +113,11 @@ def _free_error(*, implicit: bool = True, sign: int = 1) -> Sides:
     r" e_0 = \left(I + k^\top k\, \mathrm{Diag}(\beta)\right) e_1",
     source="liu2024longhorn; elementary",
     citations=("liu2024longhorn",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_longhorn)},
+    equations=("eq-implicit-step",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-implicit-step"), AsPrinted(numbers=_printed_longhorn)
+    ),
+    chapter=CHAPTER,
     free=_free_error,
     mutants={
         "the slope is taken where the step starts": {"implicit": False},
@@ -161,7 +167,11 @@ def _free_inverse(*, sign: int = 1, length: int = 1) -> Sides:
     r" (I + \beta k k^\top)^{-1} = I - \varepsilon k k^\top",
     source="liu2024longhorn; Sherman and Morrison's formula",
     citations=("liu2024longhorn",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_inverse)},
+    equations=("eq-longhorn-rate",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-longhorn-rate"), AsPrinted(numbers=_printed_inverse)
+    ),
+    chapter=CHAPTER,
     free=_free_inverse,
     mutants={
         "the update is added": {"sign": -1},

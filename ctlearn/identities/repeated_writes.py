@@ -100,7 +100,9 @@ REPEATS = {
     r" \qquad S_N = S_0 + \beta^\star k (v - S_0^\top k)^\top",
     source="ours; siems2025 takes several steps at a token, of different keys",
     citations=("siems2025",),
-    printed=REPEATS,
+    equations=("eq-said-again",),
+    printed=REPEATS | {"eq-said-again": REPEATS[STATEMENT]},
+    chapter="11_test_time_regression",
     mutants={
         "the step sizes add": {"added": True},
         "the key's length does not matter": {"length": 0},

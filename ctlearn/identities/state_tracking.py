@@ -12,6 +12,8 @@ from ctlearn.scalars import sqrt
 from ctlearn.supplies import Supply
 from ctlearn.tasks.state_tracking import swaps
 
+CHAPTER = "11_test_time_regression"
+
 
 def _through(k: np.ndarray, beta: np.ndarray, S: np.ndarray) -> np.ndarray:
     """What a token of Gated DeltaProduct leaves of a state: k [n_h, d], values zero."""
@@ -82,7 +84,9 @@ def _plane(supply: Supply) -> Numbers:
     r" \qquad c = k_1^\top k_2, \qquad c^2 + s^2 = 1",
     source="siems2025, in secondary reading; elementary",
     citations=("siems2025",),
-    printed={STATEMENT: AsPrinted(numbers=_plane)},
+    equations=("eq-two-mirrors",),
+    printed=dict.fromkeys((STATEMENT, "eq-two-mirrors"), AsPrinted(numbers=_plane)),
+    chapter=CHAPTER,
     mutants={
         "the angle itself": {"single": True},
         "the reflections in the other order": {"order": -1},
@@ -155,7 +159,9 @@ def _units(supply: Supply, N: int) -> Numbers:
     r" x + (x_j - x_i) u_i + (x_i - x_j) u_j",
     source="siems2025, in secondary reading; elementary",
     citations=("siems2025",),
-    printed={STATEMENT: AsPrinted(numbers=_units)},
+    equations=("eq-swap",),
+    printed=dict.fromkeys((STATEMENT, "eq-swap"), AsPrinted(numbers=_units)),
+    chapter=CHAPTER,
     mutants={
         "a write of strength 1": {"beta": 1},
         "the key is the sum": {"sign": 1},
@@ -252,7 +258,11 @@ def _writes(supply: Supply, N: int) -> Numbers:
     r" - I\right) \le N, \qquad \operatorname{rank}(P - I) = n - c",
     source="ours; elementary. Fewer can do on states other than the permuted ones",
     citations=("siems2025",),
-    printed={STATEMENT: AsPrinted(numbers=_writes, worlds=("rationals",))},
+    equations=("eq-fewest",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-fewest"), AsPrinted(numbers=_writes, worlds=("rationals",))
+    ),
+    chapter=CHAPTER,
     worlds=("rationals",),
     mutants={
         "one reflection fewer": {"spare": 1},
@@ -310,7 +320,11 @@ BOUNDED = ("rationals", "floats")
     r" 0 \le x^\top (I - \beta k k^\top) x",
     source="grazzi2025, in secondary reading; elementary",
     citations=("grazzi2025",),
-    printed={STATEMENT: AsPrinted(numbers=_strengths, worlds=BOUNDED)},
+    equations=("eq-no-flip",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-no-flip"), AsPrinted(numbers=_strengths, worlds=BOUNDED)
+    ),
+    chapter=CHAPTER,
     worlds=BOUNDED,
     mutants={
         "half as strong again": {"halves": 3},

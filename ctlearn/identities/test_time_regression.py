@@ -22,6 +22,7 @@ from ctlearn.scalars import exp, log
 from ctlearn.supplies import Supply
 from ctlearn.systems import solve
 
+CHAPTER = "11_test_time_regression"
 EXACT = ("rationals", "floats")
 
 
@@ -46,8 +47,23 @@ def _printed_ridge(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     letters = {"k": x["k"], "v": x["v"], "q": x["q"], "W": W, "t": T}
     gates = {r"\gamma": exp(x["log_decay"]), r"\beta": x["beta"]}
     letters["o"] = mesa_net.recurrent(**x)[0]
-    letters |= gates | {r"\lambda": x["ridges"]}
+    letters |= gates | {r"\lambda": x["ridges"], r"\Lambda": np.diag(x["ridges"])}
     return Numbers(letters, {"j": range(1, T + 1)})
+
+
+def _printed_sums(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """Tokens, MesaNet's two sums after each, and its answers."""
+    x = mesa_inputs(supply, T, d_k, d_v)
+    kept = {name: x[name] for name in ("q", "k", "v", "log_decay", "beta")}
+    ends = [
+        mesa_net.recurrent(**{n: y[:t] for n, y in kept.items()}, ridges=x["ridges"])[1]
+        for t in range(T + 1)
+    ]
+    sums = {n: Rows(np.array([getattr(S, n) for S in ends]), first=0) for n in "SH"}
+    letters = {name: x[name] for name in "qkv"} | sums
+    letters |= {r"\gamma": exp(x["log_decay"]), r"\beta": x["beta"]}
+    letters |= {"o": mesa_net.recurrent(**x)[0], r"\Lambda": np.diag(x["ridges"])}
+    return Numbers(letters, {"t": range(1, T + 1)})
 
 
 def _free_ridge(*, own: int = 0, ridges: int = 1) -> Sides:
@@ -70,11 +86,19 @@ def _free_ridge(*, own: int = 0, ridges: int = 1) -> Sides:
     r" o_t = W^\top q_t",
     source="vonoswald2025mesanet, in secondary reading",
     citations=("vonoswald2025mesanet", "wang2025ttr"),
-    printed={
-        STATEMENT: AsPrinted(
+    equations=("def-mesa", "eq-best-map"),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-best-map"),
+        AsPrinted(
             numbers=_printed_ridge, worlds=EXACT, at={"rationals": {"T": 3, "d_k": 2}}
+        ),
+    )
+    | {
+        "def-mesa": AsPrinted(
+            numbers=_printed_sums, worlds=EXACT, at={"rationals": {"T": 2, "d_k": 2}}
         )
     },
+    chapter=CHAPTER,
     free=_free_ridge,
     mutants={
         "the newest loss fades, too": {"own": 1},
@@ -131,7 +155,7 @@ def _printed_gain(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     unit = np.eye(d_k, dtype=int) * rho**0
     P = [np.array([solve(h, row) for row in unit]) for h in H]
     letters = {
-        name: Rows(np.array(x), first=0) for name, x in zip("SP", (S, P), strict=True)
+        name: Rows(np.array(x), first=0) for name, x in (("S", S), ("W", S), ("P", P))
     }
     return Numbers(letters | {"k": k, "v": v}, {"t": range(1, T + 1)})
 
@@ -154,13 +178,16 @@ def _free_gain(*, one: int = 1) -> Sides:
     r" P_t = (P_{t-1}^{-1} + k_t k_t^\top)^{-1}",
     source="plackett1950",
     citations=("plackett1950", "wang2025ttr"),
-    printed={
-        STATEMENT: AsPrinted(
+    equations=("eq-matrix-gain",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-matrix-gain"),
+        AsPrinted(
             numbers=_printed_gain,
             worlds=EXACT,
             at={"rationals": {"T": 2, "d_k": 2, "d_v": 2}},
-        )
-    },
+        ),
+    ),
+    chapter=CHAPTER,
     free=_free_gain,
     mutants={
         "the one is missing": {"one": 0},
@@ -236,7 +263,8 @@ def _printed_fading(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     q, k, v, log_lambda, rho = x
     o, _ = recursive_least_squares.recurrent(q, k, v, log_forget=log_lambda, ridge=rho)
     S = _mesa_with(x, 1, T)[1]
-    letters = {"H": S.H, "G": S.S, r"\lambda": exp(log_lambda), r"\rho": rho}
+    letters = {"H": S.H, "G": S.S, "S": S.S}
+    letters |= {r"\lambda": exp(log_lambda), r"\rho": rho}
     return Numbers(letters | {"q": q, "o": o, "T": T})
 
 
@@ -245,14 +273,17 @@ def _printed_fading(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     statement=r"o_T = G^\top (H + \lambda^T \rho I)^{-1} q_T",
     source="ours; both forms are in every book on adaptive filters",
     citations=("plackett1950", "vonoswald2025mesanet"),
+    equations=("eq-fading-ridge",),
     worlds=EXACT,
-    printed={
-        STATEMENT: AsPrinted(
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-fading-ridge"),
+        AsPrinted(
             numbers=_printed_fading,
             worlds=EXACT,
             at={"rationals": {"T": 2, "d_k": 2, "d_v": 2}},
-        )
-    },
+        ),
+    ),
+    chapter=CHAPTER,
     mutants={
         "a ridge that stays": {"fades": 0},
         "a ridge that fades once too little": {"late": 1},
@@ -325,7 +356,9 @@ def _printed_step(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     x = mesa_inputs(supply, T, d_k, d_v)
     o, S = mesa_net.recurrent(**x, steps=1)
     letters = {"q": x["q"], "o": o, "S": S.S, "H": S.H, "t": T}
-    return Numbers(letters | {r"\lambda": x["ridges"]})
+    return Numbers(
+        letters | {r"\lambda": x["ridges"], r"\Lambda": np.diag(x["ridges"])}
+    )
 
 
 @identity(
@@ -334,7 +367,12 @@ def _printed_step(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     r" S^\top q_t",
     source="ours; elementary",
     citations=("vonoswald2025mesanet",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_step, at={"symbols": {"T": 2}})},
+    equations=("eq-one-cg-step",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-one-cg-step"),
+        AsPrinted(numbers=_printed_step, at={"symbols": {"T": 2}}),
+    ),
+    chapter=CHAPTER,
     mutants={
         "the number is left out": {"number": False},
         "the ridge is left out of the number": {"ridges": 0},

@@ -83,6 +83,7 @@ MECHANISM = Mechanism(
         "log_decay": "log_decay [T]",
         "beta": "double [T, 2]",
     },
+    chapter="11_test_time_regression",
     place=Place(
         function_class="linear map",
         objective="half the squared error on each of n_h pairs",

@@ -102,6 +102,7 @@ MECHANISM = Mechanism(
     title="Kernel ridge attention (KRR)",
     citations=("wang2025ttr",),
     inputs={"q": "unit", "k": "unit", "v": "real", "ridge": "positive"},
+    chapter="11_test_time_regression",
     place=Place(
         function_class="the kernel's function space",
         objective="squared error with a ridge",

@@ -60,6 +60,7 @@ MECHANISM = Mechanism(
     title="Local linear attention",
     citations=("wang2025ttr",),
     inputs={"q": "real", "k": "real", "v": "real", "ridge": "positive"},
+    chapter="11_test_time_regression",
     place=Place(
         function_class="non-parametric: a local affine fit of what was seen",
         objective="locally weighted squared error, with a ridge on the slope",

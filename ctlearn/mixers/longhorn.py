@@ -55,6 +55,7 @@ MECHANISM = Mechanism(
     title="Longhorn",
     citations=("liu2024longhorn",),
     inputs={"q": "real", "k": "real", "v": "real", "beta": "rate [T, d_v]"},
+    chapter="11_test_time_regression",
     place=Place(
         function_class="linear map",
         objective="squared error and squared distance from the last state",

@@ -110,6 +110,7 @@ MECHANISM = Mechanism(
         **{"q": "real", "k": "unit", "v": "real", "log_decay": "log_decay [T]"},
         **{"beta": "rate", "ridges": "positive"},
     },
+    chapter="11_test_time_regression",
     place=Place(
         function_class="linear map",
         objective="half the squared error, decayed, with a ridge",

@@ -103,6 +103,7 @@ MECHANISM = Mechanism(
         **{"q": "real", "k": "real", "v": "real"},
         **{"log_forget": "log_decay", "ridge": "positive"},
     },
+    chapter="11_test_time_regression",
     place=Place(
         function_class="linear map",
         objective="decayed sum of squared errors, with a ridge that fades",

@@ -5,9 +5,9 @@ learner is asked at each key before it is told the value, and charged the mean s
 what it missed of the clean value: answering zero scores 1 on average.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,18 @@ from ctlearn.mixers import (
 )
 from ctlearn.tasks.recall import best_scale
 from ctlearn.tasks.streams import Stream, answers_before, clean_values
+
+
+class Learner(NamedTuple):
+    """How it answers a stream at a setting, its settings, and whether it is rescaled.
+
+    Sums have no size of their own: their answers are multiplied by the one number that
+    serves all streams best.
+    """
+
+    ask: Callable[..., np.ndarray]
+    settings: Sequence[Any]
+    rescale: bool = False
 
 
 class Found(NamedTuple):
@@ -111,39 +123,45 @@ def ask_local_linear(stream: Stream, setting: tuple[float, float]) -> np.ndarray
     return answers_before(form, _scaled(stream, tau), ridge=ridge)
 
 
-def errors(
-    ask: Callable[..., np.ndarray],
-    streams: Sequence[Stream],
-    setting: Any,
-    *,
-    rescale: bool = False,
-) -> np.ndarray:
+_DECAYS = (0.9, 0.93, 0.95, 0.97, 0.98, 0.99)
+_FADING = tuple(itertools.product(_DECAYS, (0.03, 0.1, 0.3)))
+LEARNERS = {
+    "linear attention": Learner(ask_sum, (1.0,), rescale=True),
+    "a fading sum": Learner(ask_sum, _DECAYS, rescale=True),
+    "delta rule": Learner(ask_delta, (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)),
+    "Longhorn": Learner(ask_longhorn, (0.25, 0.5, 1.0, 2.0, 4.0)),
+    "recursive least squares": Learner(ask_recursive, _FADING),
+    "MesaNet": Learner(ask_mesa, _FADING),
+    "kernel ridge": Learner(
+        ask_kernel_ridge,
+        [(tau, ridge * tau) for tau in (0.01, 0.1, 1.0) for ridge in (0.1, 0.3)],
+    ),
+    "local line": Learner(
+        ask_local_linear, tuple(itertools.product((0.03, 0.1, 0.5), (1e-4, 1e-3)))
+    ),
+}
+
+
+def errors(learner: Learner, streams: Sequence[Stream], setting: Any) -> np.ndarray:
     """Errors against clean values at each token [streams, T].
 
-    With `rescale`, all answers are first multiplied by the one number that serves all
-    streams best. Infinity where the learner ran away.
+    Infinity where the learner ran away.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        said = np.stack([ask(stream, setting) for stream in streams])
+        said = np.stack([learner.ask(stream, setting) for stream in streams])
         clean = np.stack([clean_values(stream) for stream in streams])
-        scale = best_scale(said, clean) if rescale else 1.0
+        scale = best_scale(said, clean) if learner.rescale else 1.0
         found = ((scale * said - clean) ** 2).mean(axis=2)
     return np.where(np.isfinite(found), found, np.inf)
 
 
-def best(
-    ask: Callable[..., np.ndarray],
-    streams: Sequence[Stream],
-    settings: Sequence[Any],
-    *,
-    rescale: bool = False,
-) -> Found:
+def best(learner: Learner, streams: Sequence[Stream]) -> Found:
     """The setting of least mean error over all tokens of all streams.
 
     It is chosen on the streams that are reported, which favours a learner with more
     settings.
     """
-    tried = [Found(x, errors(ask, streams, x, rescale=rescale)) for x in settings]
+    tried = [Found(x, errors(learner, streams, x)) for x in learner.settings]
     return min(tried, key=lambda found: found.errors.mean())
 
 
@@ -170,7 +188,9 @@ def expected_delta(
 def in_bins(errors: np.ndarray, size: int) -> np.ndarray:
     """Means of `size` tokens at a time: [streams, T // size]."""
     edges = range(0, errors.shape[1] + 1, size)
-    return np.stack([errors[:, a:b].mean(axis=1) for a, b in pairwise(edges)], axis=1)
+    return np.stack(
+        [errors[:, a:b].mean(axis=1) for a, b in itertools.pairwise(edges)], axis=1
+    )
 
 
 def _same(stream: Stream, number: float) -> np.ndarray:

@@ -5,9 +5,11 @@ import pytest
 
 from ctlearn.mixers import delta_rule, softmax_attention
 from ctlearn.tasks import one_switch, streams
+from ctlearn.tasks.one_switch import Learner
 from ctlearn.tasks.streams import answers_before, clean_values
 
 STREAM = streams.switching(0, 40, 3, 2, every=20, noise=0.3, lengths=0.4)
+CLEAN = streams.switching(0, 120, 3, 2, every=120)
 
 
 def fitted(stream, t, weights, ridge):
@@ -72,24 +74,32 @@ def test_explicit_and_implicit_steps_agree_where_they_should():
 
 def test_errors_are_against_clean_values_and_find_the_best():
     drawn = [STREAM, streams.switching(1, 40, 3, 2, every=20)]
-    found = one_switch.errors(one_switch.ask_delta, drawn, 0.5)
-    said = one_switch.ask_delta(drawn[1], 0.5)
-    assert found[1] == pytest.approx(
-        ((said - clean_values(drawn[1])) ** 2).mean(axis=1)
-    )
-    best = one_switch.best(one_switch.ask_delta, drawn, (0.01, 0.5, 1.9))
+    delta = Learner(one_switch.ask_delta, (0.01, 0.5, 1.9))
+    found = one_switch.errors(delta, drawn, 0.5)
+    missed = one_switch.ask_delta(drawn[1], 0.5) - clean_values(drawn[1])
+    assert found[1] == pytest.approx((missed**2).mean(axis=1))
+    best = one_switch.best(delta, drawn)
     assert best.setting == 0.5
     assert (best.errors == found).all()
-    raw = one_switch.errors(one_switch.ask_sum, drawn, 1.0)
-    scaled = one_switch.errors(one_switch.ask_sum, drawn, 1.0, rescale=True)
+    raw, scaled = (
+        one_switch.errors(Learner(one_switch.ask_sum, (), rescale), drawn, 1.0)
+        for rescale in (False, True)
+    )
     assert scaled.mean() < raw.mean()
 
 
 def test_a_learner_that_runs_away_is_never_best():
     long = streams.switching(0, 400, 3, 2, every=400, lengths=1.0)
-    with np.errstate(over="ignore"):
-        found = one_switch.errors(one_switch.ask_delta, [long], 1.9)
-    assert found[0, -1] > 1e6
+    best = one_switch.best(Learner(one_switch.ask_delta, (1.9, 0.1)), [long])
+    assert best.setting == 0.1
+
+
+@pytest.mark.parametrize("name", one_switch.LEARNERS)
+def test_every_learner_has_settings_that_learn(name):
+    """A rule without noise, and so many tokens that all are well below silence."""
+    learner = one_switch.LEARNERS[name]
+    found = one_switch.errors(learner, [CLEAN], learner.settings[-1])
+    assert found[0, -40:].mean() < 0.5
 
 
 def test_spans_around_the_switch_and_bins():
@@ -104,7 +114,7 @@ def test_theory_foretells_both_errors_of_the_delta_rule(beta):
     drawn = [
         streams.switching(seed, 400, 8, 8, every=200, noise=0.5) for seed in range(16)
     ]
-    errors = one_switch.errors(one_switch.ask_delta, drawn, beta)
+    errors = one_switch.errors(Learner(one_switch.ask_delta, ()), drawn, beta)
     found = one_switch.two_errors(errors, 200, 32)
     told = one_switch.expected_delta(beta, 8, 0.5, 32)
     for mean, wanted in zip(found, told, strict=True):

@@ -124,7 +124,8 @@ class MiniBatch(Explorable):
         sizes.plot(_BATCHES, x["least"], color=plots.colour("rate"), ls="--")
         plots.label(sizes, TOKENS, x["least"][-1], "best rate", "rate")
         sizes.plot(self.batch, x["by_batch"][self.batch - 1], "o", color=plots.INK)
-        sizes.set(ylim=(0, 2), xlabel="batch size", title="mean error")
+        sizes.set(ylim=(0, 2), xticks=[1, 4, 8, 12], xlabel="batch size")
+        sizes.set(title="mean error")
         return plots.show(
             fig,
             alt=(

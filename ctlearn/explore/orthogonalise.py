@@ -106,10 +106,7 @@ class Orthogonalise(Explorable):
         way.set(yscale="log", xlabel="steps", title="the way of each value")
         way.xaxis.get_major_locator().set_params(integer=True)
         names = {"muon": "Muon", "lact": "LaCT", "cubic": "cubic"}
-        for name in names:
-            chosen = name == self.iteration
-            colour = plots.colour("state") if chosen else plots.INK
-            image.plot(x["grid"], x[name], color=colour, ls="-" if chosen else ":")
+        image.plot(x["grid"], x[self.iteration], color=plots.colour("state"), ls="-")
         image.plot(x["before"], x["after"], "o", color=plots.colour("state"))
         image.axhline(1, color=plots.INK, ls="-", lw=0.6, alpha=0.5)
         image.set(xscale="log", ylim=(0, 1.3), xlabel="of $G/||G||$")

@@ -4,7 +4,8 @@ Training takes `inner` gradient steps at every token, in all weights of f, and a
 
     f(x) = W' phi(x)
 
-where phi is x itself, or the gated hidden units silu(x W_0) * (x W_2), which learn too.
+where phi is x itself, or the gated hidden units silu(x W_0) * (x W_2), which learn too,
+at a tenth of the rate.
 Linear attention is handed every step as a pair, the features phi(k) as they were before
 the step for a key and g = -eta (slope of the loss at f(k)) for a value, and adds:
 
@@ -151,7 +152,8 @@ class TwoViews(Explorable):
 
     features = choice({"static": "the key itself", "moving": "learned"}, "Features")
     objective = choice(
-        {"dot": "dot product", "turned": "turned", "square": "squared error"}, "Loss"
+        {"dot": "dot product", "turned": "sign turned", "square": "squared error"},
+        "Loss",
     )
     weights = choice({"free": "as they come", "normalised": "normalised"}, "Weights")
     inner = whole(1, 0, _MOST_STEPS, "inner steps $n$", role="size")
@@ -178,7 +180,8 @@ class TwoViews(Explorable):
         plane.set(xticks=[0], yticks=[0], title="values (◇), answers")
         for name, role, line in (("errors", "error", "-"), ("losses", "rate", "--")):
             sweep.plot(x[name], color=plots.colour(role), ls=line, marker=".")
-            plots.label(sweep, _MOST_STEPS, x[name][-1], name, role)
+            text = {"errors": "error", "losses": "loss"}[name]
+            plots.label(sweep, _MOST_STEPS, x[name][-1], text, role)
         sweep.axvline(self.inner, color=plots.INK, lw=0.8, ls=":")
         sweep.set(xlabel="inner steps", xticks=range(_MOST_STEPS + 1))
         return plots.show(

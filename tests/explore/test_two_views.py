@@ -112,7 +112,7 @@ def test_steps_by_touch_and_inner_steps_by_key(visit, expect_fact):
     page = visit(address, viewport=size, has_touch=True)
     page.get_by_text("both views answer nothing").wait_for()
     page.get_by_role("button", name="step").tap()
-    page.get_by_label("turned").tap()
+    page.get_by_label("sign turned").tap()
     page.get_by_role("slider", name="inner steps").focus()
     page.keyboard.press("End")
     expect_fact(page, "answer, in values", "−4.00")

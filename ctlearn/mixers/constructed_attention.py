@@ -115,6 +115,7 @@ MECHANISM = Mechanism(
         control="none",
         state="d_k * d_v",
     ),
+    chapter="10_a_gradient_step_in_the_tokens",
     limits=(
         Limit(
             target="linear_attention",

@@ -28,6 +28,19 @@ class Tasks(NamedTuple):
     y: np.ndarray
     square: np.ndarray
 
+    def mirrored(self) -> "Tasks":
+        """These tasks, and behind them the same with every input turned round.
+
+        Both are as likely. A layer and its mirror image are then equally good.
+        """
+        w, x, y, square = self
+        turned = (
+            np.concatenate([w, w]),
+            np.concatenate([x, -x]),
+            np.concatenate([y, -y]),
+        )
+        return Tasks(*turned, square)
+
 
 def draw(
     seed: int, n: int, N: int, d: int, half_width: float | Sequence[float] = 1.0

@@ -40,6 +40,19 @@ class Lessons(NamedTuple):
     batch: int = 256
 
 
+class Blocks(NamedTuple):
+    """Of V the last row (a', -c), of M the columns that meet a question, B above b'.
+
+    Each is [seeds, ...]. The layer answers a rule w with A G w and parts that are even
+    in w, where A = c B' - b a' and G is the sum of x x'.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    B: np.ndarray
+    c: np.ndarray
+
+
 class Trained(NamedTuple):
     """The products V and M of `form` [seeds, layers or heads, d + 1, d + 1]."""
 
@@ -60,11 +73,32 @@ class Trained(NamedTuple):
         """The map u [seeds, n, d] with which a stack answers each task."""
         return self.answers(tasks, np.eye(tasks.x.shape[2]))
 
-    def step_matrices(self) -> np.ndarray:
-        """What stands for eta/N in the first layer's step: [seeds, d, d]."""
+    def seed(self, one: int) -> "Trained":
+        """One of the seeds, alone."""
+        return Trained(self.form, self.V[one : one + 1], self.M[one : one + 1])
+
+    def blocks(self) -> Blocks:
+        """What of a stack's first layer reaches an answer."""
         d = self.V.shape[-1] - 1
-        found = -self.V[:, 0, d:, d:] * self.M[:, 0, :d, :d]
-        return found.double().cpu().numpy()
+        V, M = (x[:, 0].double().cpu().numpy() for x in (self.V, self.M))
+        return Blocks(a=V[:, d, :d], b=M[:, d, :d], B=M[:, :d, :d], c=-V[:, d, d])
+
+    def step_matrices(self) -> np.ndarray:
+        """What stands for eta/N in the first layer's step: A [seeds, d, d]."""
+        a, b, B, c = self.blocks()
+        return c[:, None, None] * B.swapaxes(1, 2) - b[:, :, None] * a[:, None, :]
+
+    def sharpness(self) -> np.ndarray:
+        """How sharp the heads are [seeds]: the mean size of what multiplies k'q."""
+        d = self.V.shape[-1] - 1
+        along = self.M[..., :d, :d].diagonal(dim1=-2, dim2=-1)
+        return along.abs().mean((1, 2)).double().cpu().numpy()
+
+    def signs(self) -> np.ndarray:
+        """The sign of each head's scores [seeds, heads], 1 or -1."""
+        d = self.V.shape[-1] - 1
+        along = self.M[..., :d, :d].diagonal(dim1=-2, dim2=-1)
+        return along.mean(-1).sign().double().cpu().numpy()
 
 
 def stack(V: Tensor, M: Tensor, tokens: Tensor, questions: Tensor) -> Tensor:
@@ -93,6 +127,19 @@ def softmax_heads(V: Tensor, M: Tensor, tokens: Tensor, questions: Tensor) -> Te
     scores = tokens[:, :, None] @ (M[:, None, :, :, :d] @ questions[:, :, None].mT)
     values = tokens @ V[:, None, :, d].mT  # [seeds, n, N, heads]
     return -torch.einsum("snhim,snih->snm", scores.softmax(dim=-2), values)
+
+
+def heads_by_hand(sharpness: np.ndarray, signs: Sequence[int], d: int) -> Trained:
+    """Softmax heads of scores tau k'q and values v, both times the head's sign.
+
+    In the place of seeds there is one for each tau of the sharpness [n].
+    """
+    V = torch.zeros(len(sharpness), len(signs), d + 1, d + 1, dtype=torch.float64)
+    M, signed = torch.zeros_like(V), torch.tensor(signs, dtype=torch.float64)
+    V[..., d, d] = -signed
+    along = signed * torch.tensor(sharpness, dtype=torch.float64)[:, None]
+    M[..., :d, :d] = along[..., None, None] * torch.eye(d, dtype=torch.float64)
+    return Trained(softmax_heads, V, M)
 
 
 def train(
@@ -131,6 +178,37 @@ def train(
             adam.step()
             cosine.step()
         return Trained(form, V.detach(), M.detach())
+
+
+def curvatures(trained: Trained, tasks: Tasks) -> np.ndarray:
+    """Second derivatives of the mean error of one layer: [seeds, (d + 1)^2 - 1].
+
+    Their matrix's eigenvalues at the trained weights, smallest first, over those
+    weights that reach an answer. The direction in which V grows as M shrinks is left
+    out: no answer changes along it.
+    """
+    d = tasks.w.shape[1]
+    to = {"dtype": torch.float64, "device": trained.V.device}
+    x, y = (torch.as_tensor(z, **to) for z in (tasks.x, tasks.y))
+    w, square = (torch.as_tensor(z, **to) for z in (tasks.w, tasks.square))
+    tokens, one = torch.cat([x, y[..., None]], dim=-1)[None], torch.eye(d, **to)
+
+    def error(weights: Tensor) -> Tensor:
+        row, M = weights[: d + 1], weights[d + 1 :].view(d + 1, d)
+        V = torch.cat([torch.zeros(d, d + 1, **to), row[None]])
+        M = torch.cat([M, torch.zeros(d + 1, 1, **to)], dim=1)
+        u = stack(V[None, None], M[None, None], tokens, one[None, None])[0]
+        return (square * (w - u) ** 2).sum(-1).mean()
+
+    found = []
+    for V, M in zip(trained.V[:, 0].double(), trained.M[:, 0].double(), strict=True):
+        weights = torch.cat([V[d], M[:, :d].flatten()])
+        second = torch.as_tensor(torch.autograd.functional.hessian(error, weights))
+        shared = torch.cat([V[d], -M[:, :d].flatten()])[:, None]
+        across = torch.linalg.qr(shared, mode="complete").Q[:, 1:]
+        bends = torch.linalg.eigvalsh(across.mT @ second @ across)
+        found.append(bends.cpu().numpy())
+    return np.array(found)
 
 
 _SMALL = 0.05  # deviation of the weights at first

@@ -118,3 +118,12 @@ def test_steps_of_their_own_beat_one_for_all():
         assert worse.mean() > found.mean()
     one = [regression.one_step(tasks, eta) for eta in np.linspace(0.3, 3, 28)]
     assert min(regression.errors(u, tasks).mean() for u in one) > 1.1 * error
+
+
+def test_mirrored_tasks_have_the_same_rules():
+    tasks = regression.draw(6, 3, 4, 2)
+    both = tasks.mirrored()
+    assert np.array_equal(both.x[3:], -tasks.x)
+    assert both.y == pytest.approx(np.einsum("nid,nd->ni", both.x, both.w))
+    steps = regression.one_step(both, 0.5)
+    assert steps[:3] == pytest.approx(steps[3:])

@@ -6,7 +6,7 @@ import torch
 
 from ctlearn.mixers.constructed_attention import Layer, constructed
 from ctlearn.tasks import in_context_regression as regression
-from ctlearn.tasks import residual_polynomials
+from ctlearn.tasks import residual_polynomials, trained_regression
 from ctlearn.tasks.trained_regression import (
     Lessons,
     Trained,
@@ -64,6 +64,51 @@ def test_the_constructed_layers_are_steps_and_give_their_residual():
         assert tasks.w[n] - u == pytest.approx(missing)
 
 
+def test_the_step_matrix_is_what_is_odd_in_the_rule():
+    tasks = regression.draw(8, 3, 6, 4)
+    trained = Trained(stack, *(0.3 * drawn(9, 2, 1, 4)))
+    turned = tasks._replace(w=-tasks.w, y=-tasks.y)
+    odd = (trained.learned(tasks) - trained.learned(turned)) / 2
+    H = tasks.x.swapaxes(1, 2) @ tasks.x
+    for A, u in zip(trained.step_matrices(), odd, strict=True):
+        assert u == pytest.approx(np.einsum("cd,nde,ne->nc", A, H, tasks.w))
+
+
+def test_curvatures_are_those_of_differences():
+    """Without the direction in which V grows and M shrinks."""
+    tasks = regression.draw(10, 50, 6, 2)
+    V, M = 0.3 * drawn(11, 1, 1, 2)
+    found = trained_regression.curvatures(Trained(stack, V, M), tasks)
+    assert found.shape == (1, 8)
+
+    def error(at):
+        row, columns = V.clone(), M.clone()
+        row[0, 0, 2] = at[:3]
+        columns[0, 0, :, :2] = at[3:].view(3, 2)
+        u = Trained(stack, row, columns).learned(tasks)[0]
+        return regression.errors(u, tasks).mean()
+
+    at, h = torch.cat([V[0, 0, 2], M[0, 0, :, :2].flatten()]), 1e-4
+    one = h * torch.eye(9, dtype=torch.float64)
+    second = [
+        [
+            (
+                error(at + i + j)
+                - error(at + i - j)
+                - error(at - i + j)
+                + error(at - i - j)
+            )
+            / (4 * h * h)
+            for j in one
+        ]
+        for i in one
+    ]
+    shared = np.concatenate([at[:3], -at[3:]])
+    across = np.linalg.svd(shared[None])[2][1:]
+    wanted = np.linalg.eigvalsh(across @ np.array(second) @ across.T)
+    assert found[0] == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+
+
 def test_softmax_heads_by_hand():
     tasks = regression.draw(4, 3, 6, 2)
     V, M = drawn(5, 2, 2, 2)
@@ -77,6 +122,36 @@ def test_softmax_heads_by_hand():
             read = e.T @ weights / weights.sum()
             wanted -= (V[seed, head].numpy() @ read)[2]
         assert answers[seed, n, m] == pytest.approx(wanted)
+
+
+def test_heads_that_are_made_have_their_sharpness_and_signs():
+    tasks, questions = regression.draw(12, 3, 6, 2), np.eye(2)
+    made = trained_regression.heads_by_hand(np.array([0.5, 3.0]), [1, -1], 2)
+    assert made.sharpness() == pytest.approx([0.5, 3.0])
+    assert made.signs().tolist() == [[1, -1], [1, -1]]
+    answers = made.answers(tasks, questions)
+    for i, tau in enumerate((0.5, 3.0)):
+        for n, x in enumerate(tasks.x):
+            plus, minus = (np.exp(s * tau * x) for s in (1, -1))
+            wanted = (plus / plus.sum(0) - minus / minus.sum(0)).T @ tasks.y[n]
+            assert answers[i, n] == pytest.approx(wanted)
+
+
+def test_training_may_end_in_a_valley_of_its_own():
+    """In two dimensions most layers find a matrix of rank one, and stay there."""
+    tasks, two = regression.draw(13, 4000, 8, 2), [1.0, 1.0]
+    trained = train(
+        stack, Lessons(8, two, batch=64), steps=600, rate=0.02, where=ON_A_PROCESSOR
+    )
+    errors = regression.errors(trained.learned(tasks), tasks).mean(axis=1)
+    _, least = regression.best_step(2, 8, *regression.uniform_moments(1))
+    stuck = errors > 1.5 * least
+    assert stuck.any()
+    a, b, B, c = trained.blocks()
+    exchanged = np.linalg.norm(b, axis=1) * np.linalg.norm(a, axis=1)
+    straight = abs(c) * np.linalg.norm(B, axis=(1, 2))
+    assert (exchanged[stuck] > straight[stuck] / 2).all()
+    assert (trained_regression.curvatures(trained, tasks)[stuck] > 0).all()
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from ctlearn import inner
 from ctlearn.identities.engine import STATEMENT, Sides, identity
-from ctlearn.identities.tokens import tokens
-from ctlearn.inner import Affine, Linear, Training
-from ctlearn.mixers import delta_rule, linear_attention, ttt_linear
+from ctlearn.identities.slopes import slope
+from ctlearn.identities.tokens import flat, tokens
+from ctlearn.inner import Affine, Linear, Perceptron, Training
+from ctlearn.mixers import delta_rule, linear_attention, ttt_linear, ttt_mlp
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.supplies import Supply
 
+CHAPTER = "12_ttt_layers"
 EXACT = ("rationals", "floats")
 
 
@@ -48,6 +51,16 @@ def _printed_dual(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters | rows, {"i": range(1, T + 1), "j": range(1, T + 1)})
 
 
+def _printed_plain_dual(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """The same without a bias."""
+    q, k, g, beta = _slopes(supply, T, d_k, d_v)
+    f = Linear(supply.real("W", d_k, d_v))
+    ends = [f.W - f.gradient(k[:i], beta[:i, None] * g[:i]).W for i in range(T + 1)]
+    letters = {"q": q, "k": k, "g": g, r"\beta": beta}
+    rows = {"W": Rows(np.array(ends), first=0)}
+    return Numbers(letters | rows, {"i": range(1, T + 1), "j": range(1, T + 1)})
+
+
 def _free_dual(*, bias: int = 1, sign: int = 1, own: int = 1) -> Sides:
     """A token more, in any dimension: a key of one more entry, 1, holds the bias."""
     import sympy
@@ -64,7 +77,12 @@ def _free_dual(*, bias: int = 1, sign: int = 1, own: int = 1) -> Sides:
     r" - \sum_{j=1}^{i} \eta_j (k_j^\top q_i + 1) g_j",
     source="sun2024ttt, the dual form",
     citations=("sun2024ttt",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_dual)},
+    chapter=CHAPTER,
+    equations=("eq-dual-form",),
+    printed={
+        STATEMENT: AsPrinted(numbers=_printed_dual),
+        "eq-dual-form": AsPrinted(numbers=_printed_plain_dual),
+    },
     free=_free_dual,
     mutants={
         "the bias does not learn": {"bias": 0},
@@ -108,13 +126,26 @@ def _printed_matrices(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters | {r"\beta": x["beta"], "r": x["reader_rate"]})
 
 
+def _printed_plain_matrices(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """The same where every reader sees the whole step."""
+    x = _batch(supply, T, d_k, d_v) | {"reader_rate": None}
+    letters = {"Q": x["q"], "K": x["k"], "V": x["v"], r"\beta": x["beta"]}
+    letters |= {"O": ttt_linear.recurrent(**x)[0], "W_0": x["S"].f.W}
+    return Numbers(letters)
+
+
 @identity(
     title="A mini-batch at once: a mask of rates, scores, and errors at the start",
     statement=r"G = K W_0 - V, \quad"
     r" O = Q W_0 - \left(r \beta^\top \odot \mathrm{tril}(Q K^\top)\right) G",
     source="sun2024ttt, the dual form; the readers' rates as in its code",
     citations=("sun2024ttt",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_matrices)},
+    chapter=CHAPTER,
+    equations=("eq-mini-batch-matrices",),
+    printed={
+        STATEMENT: AsPrinted(numbers=_printed_matrices),
+        "eq-mini-batch-matrices": AsPrinted(numbers=_printed_plain_matrices),
+    },
     mutants={
         "later tokens are seen": {"causal": False},
         "a token does not see itself": {"diagonal": -1},
@@ -148,7 +179,7 @@ def _printed_block(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     W = x["S"].f.W
     x["reader_rate"] = x["reader_rate"] ** 0
     after = ttt_linear.recurrent(**x)[1].f.W
-    letters = {"K": x["k"], "V": x["v"], r"\beta": x["beta"]}
+    letters = {"K": x["k"], "V": x["v"], r"\beta": x["beta"], "W_b": after}
     return Numbers(letters | {"W": Rows(np.array([W, after]), first=0)})
 
 
@@ -166,7 +197,12 @@ def _free_block(*, erase: int = 1) -> Sides:
     r" + K^\top \mathrm{Diag}(\beta) V",
     source="ours; elementary",
     citations=("sun2024ttt",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_block)},
+    chapter=CHAPTER,
+    equations=("eq-block-delta",),
+    printed={
+        STATEMENT: AsPrinted(numbers=_printed_block),
+        "eq-block-delta": AsPrinted(numbers=_printed_block),
+    },
     free=_free_block,
     mutants={
         "one token after another": {"online": True},
@@ -226,6 +262,7 @@ def _printed_three(supply: Supply) -> Numbers:
     r" \quad o_3 = 1 \ne 3 = a_3",
     source="ours; that mini-batches break the theorem is sun2024ttt's remark",
     citations=("sun2024ttt",),
+    chapter=CHAPTER,
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_three, worlds=EXACT)},
     mutants={
@@ -265,6 +302,7 @@ def _printed_start(supply: Supply) -> Numbers:
     r" o_1 = (1 - \beta_1 k_1^2) W_0 q_1 = \frac{1}{2} \ne 0 = (k_1 q_1) v_1",
     source="ours; that the learned start breaks the theorem is sun2024ttt's remark",
     citations=("sun2024ttt",),
+    chapter=CHAPTER,
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_start, worlds=EXACT)},
     mutants={
@@ -300,6 +338,7 @@ def _normed(
     statement=r"o(2 v) - o(v) \ne o(v) - o(0)",
     source="ours; that the norm breaks the theorem is sun2024ttt's remark",
     citations=("sun2024ttt",),
+    chapter=CHAPTER,
     worlds=EXACT,
     printed={
         STATEMENT: AsPrinted(
@@ -345,7 +384,12 @@ def _printed_average(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     r" \sum_{j=1}^{i} \beta_j (k_j^\top q_i) (v_j - W_0^\top k_j)",
     source="sun2024ttt, its released code",
     citations=("sun2024ttt",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_average)},
+    chapter=CHAPTER,
+    equations=("eq-released-mean",),
+    printed={
+        STATEMENT: AsPrinted(numbers=_printed_average),
+        "eq-released-mean": AsPrinted(numbers=_printed_average),
+    },
     mutants={
         "the sum, as in the paper": {"power": 0},
         "the mean over the whole mini-batch": {"whole": True},
@@ -392,6 +436,7 @@ def _paper_and_code(supply: Supply, n: int = 2, value: int = 1) -> tuple[Any, An
     r" \frac{1 + 1}{2} = \hat{o}_2",
     source="ours; sun2024ttt and its released code",
     citations=("sun2024ttt",),
+    chapter=CHAPTER,
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_sum, worlds=EXACT)},
     mutants={
@@ -403,3 +448,181 @@ def average_is_not_sum(supply: Supply, *, n: int = 2, value: int = 1) -> Sides:
     """Key and value 1, twice, in one mini-batch."""
     paper, code = _paper_and_code(supply, n, value)
     return paper[-1], code[-1]
+
+
+def _answers(x: dict[str, Any], W: np.ndarray, v: np.ndarray, **others: Any) -> Any:
+    """What the tokens of x are answered from the start W, told the values v."""
+    S = Training.start(Linear(W))
+    return ttt_linear.recurrent(**(x | {"S": S, "v": v} | others))[0]
+
+
+def _printed_shift(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    x = _batch(supply, T, d_k, d_v) | {"reader_rate": None, "inner_batch": 2}
+    W, v = x["S"].f.W, x["v"]
+
+    def f(start: Any, values: Any) -> np.ndarray:
+        W_0 = np.broadcast_to(np.asarray(start), W.shape)
+        return _answers(x, W_0.astype(W.dtype), values)
+
+    return Numbers({"Q": x["q"], "K": x["k"], "V": v, "W_0": W, "f": f})
+
+
+@identity(
+    title="A start is taken off the values, and what it says is added to the answers",
+    statement=r"f(W_0, V) = Q W_0 + f(0 W_0, V - K W_0)",
+    source="ours; elementary",
+    equations=("eq-shifted-start",),
+    printed={"eq-shifted-start": AsPrinted(numbers=_printed_shift)},
+    chapter=CHAPTER,
+    mutants={
+        "what the start says is not added": {"read": 0},
+        "it is not taken off the values": {"known": 0},
+        "it is taken off as the query sees it": {"at": "q"},
+    },
+)
+def shifted_start(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    read: int = 1,
+    known: int = 1,
+    at: str = "k",
+) -> dict[str, Sides]:
+    """One token more, in the midst of a mini-batch of two and at its end.
+
+    X is any learner, and Y any sum of the gradients so far.
+    """
+    q, k, v = (x[0] for x in tokens(supply, 1, d_k, d_v))
+    W, X, Y = (supply.real(x, d_k, d_v) for x in "WXY")
+    beta, rates = supply.rate("beta", 1)[0], supply.rate("r", 2)
+    value = v - known * W.T @ (k if at == "k" else q)
+
+    def told(start: np.ndarray, v: np.ndarray, seen: int) -> tuple[Any, Training]:
+        S = Training(Linear(start), Linear(Y), np.asarray(seen * q[0] ** 0))
+        return ttt_linear.step(
+            q, k, v, beta=beta, reader_rate=rates, S=S, inner_batch=2
+        )
+
+    sides = {"base": (read * W.T @ q + X.T @ q, (W + X).T @ q)}
+    for name, seen in (("step", 0), ("the last of a mini-batch", 1)):
+        o, S = told(W + X, v, seen)
+        short, T = told(X, value, seen)
+        left = flat(o, S.f.W - W, S.total.W)
+        sides[name] = left, flat(read * W.T @ q + short, T.f.W, T.total.W)
+    return sides
+
+
+def _printed_outer(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    x = _batch(supply, T, d_k, d_v) | {"reader_rate": None}
+    R, W = supply.real("R", T, d_v), x["S"].f.W
+    Gamma = slope(lambda W: (R * _answers(x, W, x["v"])).sum(), W)
+    letters = {"Q": x["q"], "K": x["k"], "R": R, r"\beta": x["beta"]}
+    return Numbers(letters | {r"\Gamma": Gamma})
+
+
+@identity(
+    title="How an outer loss reaches the start: by what is asked, less what is told",
+    statement=r"\Gamma = Q^\top R - K^\top \mathrm{Diag}(\beta)"
+    r" \, \mathrm{tril}(Q K^\top)^\top R",
+    source="ours; elementary",
+    equations=("eq-outer-slope",),
+    printed={"eq-outer-slope": AsPrinted(numbers=_printed_outer)},
+    chapter=CHAPTER,
+    mutants={
+        "learning does not see the start": {"told": 0},
+        "the scores are not turned over": {"turned": False},
+        "later tokens learn from earlier readers": {"causal": False},
+    },
+    at={"floats": {"T": 6}},
+)
+def outer_slope(
+    supply: Supply,
+    T: int,
+    d_k: int,
+    d_v: int,
+    *,
+    told: int = 1,
+    turned: bool = True,
+    causal: bool = True,
+) -> Sides:
+    """The slope at the start of any loss whose slopes at the answers are R."""
+    x = _batch(supply, T, d_k, d_v) | {"reader_rate": None}
+    R, W, q, k = supply.real("R", T, d_v), x["S"].f.W, x["q"], x["k"]
+    found = slope(lambda W: (R * _answers(x, W, x["v"])).sum(), W)
+    scores = np.tril(q @ k.T) if causal else q @ k.T
+    scores = scores.T if turned else scores
+    return found, q.T @ R - told * (k.T * x["beta"]) @ scores @ R
+
+
+def _perceptron(supply: Supply, T: int, d_k: int, d_v: int) -> dict[str, Any]:
+    """One mini-batch for a learner of two layers, three hidden units wide."""
+    q, k, v = tokens(supply, T, d_k, d_v)
+    f = Perceptron(
+        *(supply.real("W", d_k, 3), supply.real("a", 3)),
+        *(supply.real("U", 3, d_v), supply.real("c", d_v)),
+    )
+    beta = supply.small("beta", T)
+    return {"q": q, "k": k, "v": v, "beta": beta, "S": Training.start(f)}
+
+
+def _printed_two(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    x = _perceptron(supply, T, d_k, d_v)
+    o, _ = ttt_mlp.recurrent(**x, inner_batch=T)
+    f, k = x["S"].f, x["k"]
+    seen = k @ f.W_1 + f.b_1
+    g = f.read(k) - x["v"]
+    back = (g @ f.W_2.T) * inner.gelu_slope(seen)
+    steps = np.tril(np.broadcast_to(x["beta"], (T, T)))
+    first, _ = f.layers()
+    y = inner.gelu(first.read_after(x["q"], k, back, steps, [(np.ones(T), first)]))
+    letters = {
+        **{"q": x["q"], "k": k, "o": o, r"\beta": x["beta"], "x": seen, "y": y},
+        **{"W_0": f.W_1, "a": f.b_1, "U_0": f.W_2, "c": f.b_2, "g": g, "p": back},
+        **{"h": inner.gelu(seen), r"\varphi": inner.gelu},
+        r"\varphi'": inner.gelu_slope,
+    }
+    return Numbers(letters, {"i": range(1, T + 1), "j": range(1, T + 1)})
+
+
+@identity(
+    title="Two layers in the dual form: the second is asked what the first has learned",
+    statement=r"x_j = W_0^\top k_j + a, \quad h_j = \varphi(x_j), \quad"
+    r" p_j = (U_0 g_j) \odot \varphi'(x_j), \quad"
+    r" y_i = \varphi(W_0^\top q_i + a"
+    r" - \sum_{j=1}^{i} \beta_j (k_j^\top q_i + 1) p_j), \quad"
+    r" o_i = U_0^\top y_i + c - \sum_{j=1}^{i} \beta_j (h_j^\top y_i + 1) g_j",
+    source="sun2024ttt, the dual form of TTT-MLP",
+    citations=("sun2024ttt",),
+    equations=("eq-two-layers",),
+    printed={"eq-two-layers": AsPrinted(numbers=_printed_two, worlds=("floats",))},
+    chapter=CHAPTER,
+    worlds=("floats",),
+    mutants={
+        "the second layer is asked at the start": {"asked": False},
+        "the slope does not come through the gelu": {"through": False},
+        "a layer's bias does not learn": {"bias": 0},
+    },
+    at={"floats": {"T": 6}},
+)
+def two_layers(
+    supply: Supply,
+    T: int,
+    d_k: int,
+    d_v: int,
+    *,
+    asked: bool = True,
+    through: bool = True,
+    bias: int = 1,
+) -> Sides:
+    """Token by token with weights, against the two dual forms."""
+    x = _perceptron(supply, T, d_k, d_v)
+    o, _ = ttt_mlp.recurrent(**x, inner_batch=T)
+    f, q, k, v = x["S"].f, x["q"], x["k"], x["v"]
+    seen = k @ f.W_1 + f.b_1
+    g, h = f.read(k) - v, inner.gelu(seen)
+    back = (g @ f.W_2.T) * (inner.gelu_slope(seen) if through else 1)
+    steps = np.tril(np.broadcast_to(x["beta"], (T, T)))
+    moved = (steps * (q @ k.T + bias)) @ back if asked else 0
+    y = inner.gelu(q @ f.W_1 + f.b_1 - moved)
+    return o, y @ f.W_2 + f.b_2 - (steps * (h @ y.T + bias).T) @ g

@@ -107,6 +107,7 @@ MECHANISM = Mechanism(
     module=__name__,
     title="TTT-Linear (test-time training of a linear map)",
     citations=("sun2024ttt",),
+    chapter="12_ttt_layers",
     inputs=INPUTS,
     constants={"inner_batch": 3},
     of_matrix=lambda S: Training.start(Linear(S)),

@@ -69,6 +69,7 @@ MECHANISM = Mechanism(
     module=__name__,
     title="TTT-MLP (test-time training of a perceptron)",
     citations=("sun2024ttt",),
+    chapter="12_ttt_layers",
     inputs={"q": "real", "k": "unit", "v": "real", "beta": "small"},
     constants={"inner_batch": 3},
     place=PLACE,

@@ -239,7 +239,8 @@ def expected_mini_batch_errors(
 
     Exact for keys that are independent and favour no direction. Two means are followed
     from one mini-batch to the next: the square of the learner's weights, and their
-    product with the map, both over that of the map itself.
+    product with the map, both over that of the map itself. Infinity from where a rate
+    has run away on.
     """
     rho, i = math.sqrt(1 - drift), np.arange(inner_batch + 1)
     # what the maps of i tokens share: with the one before, with the last, all of them
@@ -254,12 +255,13 @@ def expected_mini_batch_errors(
     errors = []
     square = product = np.zeros((len(beta), 1))
     for _ in range(0, T, inner_batch):
-        square = (1 - 2 * first + second) * square + crossed * product
-        square = square + beta * beta * written / d_k
-        product = rho**i * (1 - first) * product + beta * with_last / d_k
-        # the next token's map has moved on once more
-        missed = 1 + noise**2 + square - 2 * rho * product
-        errors.append(missed[:, :-1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = (1 - 2 * first + second) * square + crossed * product
+            square = square + beta * beta * written / d_k
+            product = rho**i * (1 - first) * product + beta * with_last / d_k
+            # the next token's map has moved on once more
+            missed = 1 + noise**2 + square - 2 * rho * product
+        errors.append(np.where(np.isnan(missed), np.inf, missed)[:, :-1])
         square, product = square[:, -1:], product[:, -1:]
     return np.concatenate(errors, axis=1)[:, :T]
 

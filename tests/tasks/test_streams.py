@@ -104,6 +104,12 @@ def test_no_rate_learns_above_the_limit():
     assert (np.diff(above) > 0).all()
 
 
+def test_an_expected_error_that_runs_away_is_infinite():
+    told = streams.expected_mini_batch_errors(3000, 2, 4, [0.5, 9.0], drift=0.1)
+    assert np.isfinite(told[0]).all()
+    assert told[1, -1] == np.inf
+
+
 def test_one_token_a_batch_is_the_delta_rule():
     stream = streams.drifting(0, 200, 8, 5, drift=0.01, noise=0.3)
     errors = streams.mini_batch_errors([stream], 1, [0.7])

@@ -647,6 +647,13 @@ _SYMBOLS = (
         meaning="what a token really adds along its key: the written less the erased",
         elsewhere="v_new (flash-linear-attention), pseudo-values (DeltaNet papers)",
     ),
+    Symbol(
+        name="surprise",
+        tex="P_t",
+        role="error",
+        meaning="the surprise: steps down the slopes so far, gathered with momentum",
+        elsewhere="S_t (Titans), velocity",
+    ),
 )
 
 GLOSSARY: dict[str, Symbol] = {symbol.name: symbol for symbol in _SYMBOLS}

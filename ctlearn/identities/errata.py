@@ -4,12 +4,16 @@ All are in this book's letters: the state is [d_k, d_v] and read as S'q. Where a
 has its transpose, so is what is quoted. Other sources' errata stand with their topics.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ctlearn.identities.engine import STATEMENT, Sides, identity
-from ctlearn.identities.histories import letters, omega_step, rated, states
+from ctlearn.identities.histories import (
+    letters,
+    omega_step,
+    rated,
+    states,
+    titans_states,
+)
 from ctlearn.inner import Linear, Momentum
 from ctlearn.memory import decay_between
 from ctlearn.mixers import gated_delta_rule, rwkv7, titans
@@ -18,6 +22,7 @@ from ctlearn.scalars import exp, minus_infinity
 from ctlearn.supplies import Supply
 
 Array = np.ndarray
+CHAPTER = "13_deep_memories"
 
 
 def _begun(W: Array) -> Momentum:
@@ -44,6 +49,7 @@ def _slope_numbers(supply: Supply, d_k: int, d_v: int) -> Numbers:
     as_printed=r"G = k (W^\top k - v)^\top",
     source="Titans: behrouz2025titans, eq. 17, for the loss of eq. 12",
     citations=("behrouz2025titans",),
+    chapter=CHAPTER,
     printed={STATEMENT: AsPrinted(numbers=_slope_numbers)},
     mutants={
         "the loss is halved, as in the appendix, where the print is right": {"half": 2},
@@ -90,6 +96,7 @@ def _chunk_sum(x: dict[str, Array], W: Array) -> tuple[Array, Array, Array]:
     as_printed=r"G = 2 K^\top (K W - V) \mathrm{Diag}(c)",
     source="Titans: behrouz2025titans, eq. 17, with its missing 2, transposed",
     citations=("behrouz2025titans",),
+    chapter=CHAPTER,
     printed={STATEMENT: AsPrinted(numbers=_sum_numbers, at={"symbols": {"d": 2}})},
     mutants={
         "no weights": {"weighed": 0},
@@ -117,23 +124,8 @@ def chunk_weights(
     }
 
 
-def _momentum(supply: Supply, T: int, d_k: int, d_v: int) -> tuple[Any, ...]:
-    """Tokens with all of Titans' gates, its M and P from any start, and the slopes."""
-    x = rated(supply, T, d_k, d_v)
-    x |= {n: supply.log_decay(n, T) for n in ("log_decay", "log_mu")}
-    start, moving = (supply.real(name, d_k, d_v) for name in "MP")
-    S = _begun(start)._replace(P=Linear(moving))
-    ends = [
-        titans.recurrent(**{n: a[:t] for n, a in x.items()}, S=S)[1]
-        for t in range(T + 1)
-    ]
-    M, P = (np.array([getattr(end, name).W for end in ends]) for name in "MP")
-    errors = np.array([k @ W - v for k, W, v in zip(x["k"], M, x["v"], strict=False)])
-    return x, M, P, 2 * x["k"][:, :, None] * errors[:, None]
-
-
 def _momentum_numbers(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
-    x, M, P, G = _momentum(supply, T, d_k, d_v)
+    x, M, P, G = titans_states(supply, T, d_k, d_v)
     gates = {r"\alpha": exp(x["log_decay"]), r"\mu": exp(x["log_mu"])}
     states = {"M": Rows(M, first=0), "P": Rows(P, first=0), "G": list(G)}
     return Numbers(gates | states | {r"\beta": x["beta"]}, {"t": range(1, T + 1)})
@@ -150,6 +142,7 @@ MOMENTUM = AsPrinted(numbers=_momentum_numbers, at={"symbols": {"T": 2}})
     as_printed=r"M_t = \alpha_t M_t + P_t",
     source="Titans: behrouz2025titans, eq. 32; its eq. 13 is right",
     citations=("behrouz2025titans",),
+    chapter=CHAPTER,
     printed={STATEMENT: MOMENTUM},
     mutants={
         "the surprise is taken off": {"sign": -1},
@@ -169,7 +162,7 @@ def decayed_memory(
     forget: int = 1,
 ) -> dict[str, Sides]:
     """The package's states at every token."""
-    x, M, P, _ = _momentum(supply, T, d_k, d_v)
+    x, M, P, _ = titans_states(supply, T, d_k, d_v)
     alpha = exp(forget * x["log_decay"])[:, None, None]
     return {
         "printed": (alpha * M[1:] + P[1:], M[1:]),
@@ -186,6 +179,7 @@ def decayed_memory(
     r" P_t = \mu_t P_{t-1} - \beta_t G_t",
     source="MIRAS: behrouz2025miras, the row of Titans in its table, reported",
     citations=("behrouz2025miras", "behrouz2025titans"),
+    chapter=CHAPTER,
     printed={STATEMENT: MOMENTUM},
     mutants={
         "the surprise ascends": {"slope": 1},
@@ -204,7 +198,7 @@ def surprise_sign(
     momentum: int = 1,
 ) -> dict[str, Sides]:
     """With both signs negative the memory climbs the loss."""
-    x, M, P, G = _momentum(supply, T, d_k, d_v)
+    x, M, P, G = titans_states(supply, T, d_k, d_v)
     rates = {n: x[n][:, None, None] for n in ("log_decay", "log_mu", "beta")}
     alpha, mu = exp(rates["log_decay"]), exp(rates["log_mu"])
     surprise = momentum * mu * P[:-1] + slope * rates["beta"] * G
@@ -229,6 +223,7 @@ def _rates_numbers(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     as_printed=r"S_t = \alpha_t (I - \beta_t k_t k_t^\top) S_{t-1} + k_t v_t^\top",
     source="MIRAS: behrouz2025miras, its delta rule with a gate, reported",
     citations=("behrouz2025miras", "yang2025gated"),
+    chapter=CHAPTER,
     printed={STATEMENT: AsPrinted(numbers=_rates_numbers)},
     mutants={
         "a rate of 1, where the print is right": {"one": True},
@@ -317,8 +312,10 @@ def undecayed_erasure(
 
 def _window_numbers(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
     x, M = omega_step(supply, C, d_k, d_v)
-    greek = {r"\alpha": exp(x["log_decay"]), r"\gamma": x["beta"]}
-    pairs = {"k": x["k"], "v": x["v"], "w": C, "M": Rows(M, first=C - 1)}
+    greek = {r"\alpha": exp(x["log_decay"])}
+    greek |= dict.fromkeys((r"\beta", r"\gamma"), x["beta"])
+    pairs = {"k": x["k"], "v": x["v"], "w": C}
+    pairs |= dict.fromkeys("MW", Rows(M, first=C - 1))
     return Numbers(greek | pairs, {"t": range(C, C + 1)})
 
 
@@ -332,16 +329,19 @@ def _window_numbers(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
     source="Nested Learning: behrouz2025nested, section 5, read in a translation; for "
     "the squared error",
     citations=("behrouz2025nested", "behrouz2025atlas"),
-    printed={
-        STATEMENT: AsPrinted(
+    chapter=CHAPTER,
+    equations=("def-omega-rule",),
+    printed=dict.fromkeys(
+        (STATEMENT, "def-omega-rule"),
+        AsPrinted(
             numbers=_window_numbers,
             at={
                 "symbols": {"C": 2, "d_k": 2, "d_v": 2},
                 "rationals": {"C": 3},
                 "floats": {"C": 3},
             },
-        )
-    },
+        ),
+    ),
     mutants={
         "slopes after the step, as printed": {"after": 1},
         "a window of one pair less": {"narrower": 1},

@@ -17,6 +17,8 @@ from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.scalars import exp, log
 from ctlearn.supplies import Supply
 
+CHAPTER = "13_deep_memories"
+
 
 def _inputs(supply: Supply, T: int, d_k: int, d_v: int) -> dict[str, Any]:
     """LaCT's inputs for a linear map, of which the first rate counts, without Muon."""
@@ -47,7 +49,12 @@ def _printed_mask(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     statement=r"O = Q W_0 + \left(Q K^\top \odot B\right) \mathrm{Diag}(\beta) V",
     source="ours; zhang2025lact applies before it updates",
     citations=("zhang2025lact",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_mask, at={"floats": {"T": 5}})},
+    equations=("eq-chunks-before",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-chunks-before"),
+        AsPrinted(numbers=_printed_mask, at={"floats": {"T": 5}}),
+    ),
+    chapter=CHAPTER,
     mutants={
         "a token sees those before it in its chunk": {"within": True},
         "a chunk sees itself whole": {"own": 1},
@@ -99,6 +106,7 @@ def _printed_strict(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     source="ours",
     citations=("zhang2025lact",),
     printed={STATEMENT: AsPrinted(numbers=_printed_strict)},
+    chapter=CHAPTER,
     mutants={
         "the token sees itself": {"own": True},
         "the rates are left out": {"weighed": False},
@@ -150,6 +158,7 @@ def _printed_momentum(supply: Supply, d_k: int, d_v: int) -> Numbers:
     source="zhang2025lact, its released code; the sum is ours",
     citations=("zhang2025lact",),
     printed={STATEMENT: AsPrinted(numbers=_printed_momentum)},
+    chapter=CHAPTER,
     mutants={
         "the first chunk's gates": {"first": 0},
         "the gates are added": {"count": 1},
@@ -191,6 +200,7 @@ def _printed_scaled(supply: Supply, d: int) -> Numbers:
             },
         )
     },
+    chapter=CHAPTER,
     mutants={
         "one token's rate alone is doubled": {"alone": True},
         "the sign changes": {"sign": -1},

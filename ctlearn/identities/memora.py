@@ -63,6 +63,7 @@ def _printed_minimum(supply: Supply, d_k: int, d_v: int) -> Numbers:
     r" + \frac{1}{\beta} \sum_{i=1}^{n} U_i \log(\frac{U_i}{W_i})",
     source="behrouz2025miras, eqs. 30 and 31, reported; the excess is ours",
     citations=("behrouz2025miras", "kivinen1997"),
+    chapter="13_deep_memories",
     worlds=("floats",),
     printed={
         STATEMENT: AsPrinted(numbers=_printed_minimum, worlds=("floats",), at=FEW)
@@ -117,6 +118,7 @@ def _printed_slopes(supply: Supply, d_k: int, d_v: int) -> Numbers:
     r" \sum_{i=1}^{n} W_i = c",
     source="behrouz2025miras, eqs. 30 and 31, reported",
     citations=("behrouz2025miras", "kivinen1997"),
+    chapter="13_deep_memories",
     worlds=("symbols", "floats"),
     printed={
         STATEMENT: AsPrinted(

@@ -20,6 +20,7 @@ from ctlearn.supplies import Supply
     as_printed=r"W = \frac{A}{\lVert A \rVert_s^{s-2}}",
     source="MIRAS: behrouz2025miras, eq. 24, reported",
     citations=("behrouz2025miras",),
+    chapter="13_deep_memories",
     worlds=("symbols", "floats"),
     mutants={
         "half the squared Euclidean norm, where the print is right": {"s": 2},

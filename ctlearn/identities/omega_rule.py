@@ -15,6 +15,7 @@ from ctlearn.systems import solve
 from ctlearn.windows import Pairs, Replay
 
 EXACT = ("rationals", "floats")
+CHAPTER = "13_deep_memories"
 
 
 def _again(
@@ -40,7 +41,8 @@ def _again(
 def _printed_again(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
     k, v, beta, W, after = _again(supply, N, d_k, d_v)
     letters = {"K": k, "V": v, r"\beta": beta}
-    return Numbers(letters | {"M": Rows(np.array([W, after]), first=0)})
+    ends = Rows(np.array([W, after]), first=0)
+    return Numbers(letters | {"M": ends, "W": ends})
 
 
 def _free_again(*, factor: int = 2) -> Sides:
@@ -58,7 +60,11 @@ def _free_again(*, factor: int = 2) -> Sides:
     r" + 2 K^\top \mathrm{Diag}(\beta) V",
     source="ours; behrouz2025atlas, in secondary reading",
     citations=("behrouz2025atlas",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_again)},
+    equations=("eq-over-again",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-over-again"), AsPrinted(numbers=_printed_again)
+    ),
+    chapter=CHAPTER,
     free=_free_again,
     mutants={
         "the loss is halved": {"factor": 1},
@@ -117,6 +123,7 @@ def _printed_answers(supply: Supply) -> Numbers:
     citations=("behrouz2025atlas",),
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_answers, worlds=EXACT)},
+    chapter=CHAPTER,
     mutants={
         "a window of one pair is the delta rule": {"window": 1},
         "two steps that are enough for the least squares": {"rate": 4},

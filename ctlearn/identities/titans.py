@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 
 from ctlearn.identities.engine import STATEMENT, Sides, identity
+from ctlearn.identities.histories import Surprises, titans_states
 from ctlearn.identities.tokens import flat, tokens
 from ctlearn.inner import Linear, Momentum
+from ctlearn.memory import decay_between
 from ctlearn.mixers import gated_delta_rule, momentum_delta_rule, titans
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp, log
 from ctlearn.supplies import Supply
 
 EXACT = ("rationals", "floats")
+CHAPTER = "13_deep_memories"
 
 
 def _gates(supply: Supply, T: int) -> dict[str, np.ndarray]:
@@ -32,6 +35,131 @@ def _start(supply: Supply, d_k: int, d_v: int) -> Momentum:
     weights = (supply.real(name, d_k, d_v) for name in "MPA")
     M, P, at = (Linear(W) for W in weights)
     return Momentum(M, P, at, np.zeros((), dtype=M.W.dtype))
+
+
+def _named(found: Surprises) -> dict[str, Any]:
+    """The letters of a memory's states and slopes."""
+    x, gates = found.x, {r"\alpha": "log_decay", r"\mu": "log_mu"}
+    letters = {name: exp(x[of]) for name, of in gates.items()}
+    letters |= {name: x[name] for name in "kvq"} | {r"\beta": x["beta"]}
+    letters |= {"W": Rows(found.M, first=0), "P": Rows(found.P, first=0)}
+    return letters | {"g": list(found.G)}
+
+
+def _printed_rule(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    found = titans_states(supply, T, d_k, d_v)
+    o = np.array([q @ M for q, M in zip(found.x["q"], found.M[1:], strict=True)])
+    return Numbers(_named(found) | {"o": o}, {"t": range(1, T + 1)})
+
+
+RULE = AsPrinted(numbers=_printed_rule, at={"symbols": {"T": 2}})
+
+
+@identity(
+    title="Titans' memory: surprise is slope with momentum, and what is kept fades",
+    statement=r"g_t = 2 k_t (W_{t-1}^\top k_t - v_t)^\top, \quad"
+    r" P_t = \mu_t P_{t-1} - \beta_t g_t, \quad"
+    r" W_t = \alpha_t W_{t-1} + P_t, \quad o_t = W_t^\top q_t",
+    source="behrouz2025titans; its loss is eq. 12, its memory eq. 13",
+    citations=("behrouz2025titans",),
+    equations=("def-titans",),
+    printed={STATEMENT: RULE, "def-titans": RULE},
+    chapter=CHAPTER,
+    mutants={
+        "the loss is halved": {"factor": 1},
+        "the surprise is taken off": {"sign": -1},
+        "momentum does not fade": {"mu_power": 0},
+        "the memory moves, and then fades": {"late": 1},
+        "it is read before the token has written": {"read": 0},
+    },
+)
+def rule(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    factor: int = 2,
+    sign: int = 1,
+    mu_power: int = 1,
+    late: int = 0,
+    read: int = 1,
+) -> Sides:
+    """One token from any memory and any surprise."""
+    x, M, P, _ = titans_states(supply, 1, d_k, d_v)
+    alpha, mu = exp(x["log_decay"])[0], exp(x["log_mu"])[0] ** mu_power
+    k, v, q, beta = x["k"][0], x["v"][0], x["q"][0], x["beta"][0]
+    surprise = mu * P[0] - beta * factor * np.outer(k, M[0].T @ k - v)
+    moved = alpha * M[0] + sign * alpha**late * surprise
+    S = _start(supply, d_k, d_v)._replace(M=Linear(M[0]), P=Linear(P[0]))
+    gates = {name: x[name][0] for name in ("log_decay", "log_mu", "beta")}
+    o, _ = titans.step(q, k, v, **gates, S=S._replace(at=Linear(M[0])))
+    return flat(M[1], o), flat(moved, (moved if read else M[0]).T @ q)
+
+
+def _masks(found: Surprises) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What is left of the start at each token, and the masks of both decays."""
+    x = found.x
+    kept, pushed = (
+        decay_between(x[name], x["k"])[..., 0] for name in ("log_decay", "log_mu")
+    )
+    return kept[1:, 0], kept[1:, 1:], pushed[1:, 1:]
+
+
+def _at_rest(supply: Supply, T: int, d_k: int, d_v: int) -> Surprises:
+    """A mini-batch of all tokens: its first surprise is none."""
+    return titans_states(supply, T, d_k, d_v, inner_batch=T, moving=0)
+
+
+def _printed_masks(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    found = _at_rest(supply, T, d_k, d_v)
+    p, D, M = _masks(found)
+    letters = _named(found) | {"p": p, "D": D, "M": M}
+    H = D @ M * found.x["beta"]
+    ends = Rows(found.M[:-1], first=0)  # the last token's state starts the next batch
+    index = {"i": range(1, T), "j": range(1, T)}
+    return Numbers(letters | {"H": H, "W": ends}, index)
+
+
+@identity(
+    title="In a mini-batch momentum is a second decay mask, behind that of the memory",
+    statement=r"H = D M \mathrm{Diag}(\beta), \quad"
+    r" W_i = p_i W_0 - \sum_{j=1}^{i} H_{ij} g_j",
+    source="ours; behrouz2025titans has it without momentum, from memory",
+    citations=("behrouz2025titans",),
+    equations=("eq-two-masks",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-two-masks"),
+        AsPrinted(numbers=_printed_masks, at={"floats": {"T": 5}}),
+    ),
+    chapter=CHAPTER,
+    mutants={
+        "the masks change places": {"swapped": True},
+        "the newest slope waits a token": {"own": -1},
+        "the rates are read by row": {"by_row": True},
+        "the start does not fade": {"stays": True},
+    },
+    at={"rationals": {"T": 4}, "floats": {"T": 17}},
+)
+def two_masks(
+    supply: Supply,
+    T: int,
+    d_k: int,
+    d_v: int,
+    *,
+    swapped: bool = False,
+    own: int = 0,
+    by_row: bool = False,
+    stays: bool = False,
+) -> Sides:
+    """Every state of a mini-batch, from a memory at rest; `unrolled` is any length."""
+    found = _at_rest(supply, T, d_k, d_v)
+    p, D, M = _masks(found)
+    M = M * np.tri(T, k=own, dtype=int)
+    both = M @ D if swapped else D @ M
+    beta = found.x["beta"]
+    H = both * (beta[:, None] if by_row else beta)
+    start = np.multiply.outer(p**0 if stays else p, found.M[0])
+    return found.M[1:], start - np.tensordot(H, found.G, axes=1)
 
 
 def _sums(alpha: np.ndarray, mu: np.ndarray, i: int, beta: np.ndarray) -> Any:
@@ -71,6 +199,7 @@ def _printed_unrolled(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     source="ours; behrouz2025titans has it without momentum, from memory",
     citations=("behrouz2025titans",),
     printed={STATEMENT: AsPrinted(numbers=_printed_unrolled)},
+    chapter=CHAPTER,
     mutants={
         "the newest slope waits a token": {"own": 0},
         "momentum does not fade": {"mu_power": 0},
@@ -153,6 +282,26 @@ def _printed_constant(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters, {"i": range(1, T + 1), "j": range(1, T + 1)})
 
 
+def _printed_long(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    q, k, v = tokens(supply, T, d_k, d_v)
+    gates, W = _constant(supply, T), supply.real("W", d_k, d_v)
+    ends = [
+        titans.recurrent(
+            q[:t],
+            k[:t],
+            v[:t],
+            **{name: x[:t] for name, x in gates.items()},
+            S=Momentum.start(Linear(W)),
+            inner_batch=T + 1,
+        )[1].M.W
+        for t in range(T + 1)
+    ]
+    slopes = [2 * np.outer(a, a @ W - b) for a, b in zip(k, v, strict=True)]
+    letters = {"W": Rows(np.array(ends), first=0), "g": slopes}
+    letters |= {r"\beta": gates["beta"], r"\mu": exp(gates["log_mu"][0])}
+    return Numbers(letters, {"i": range(1, T + 1)})
+
+
 def _constant(supply: Supply, T: int) -> dict[str, np.ndarray]:
     """Gates of one momentum for all, where nothing fades."""
     gates = _gates(supply, T)
@@ -166,7 +315,12 @@ def _constant(supply: Supply, T: int) -> dict[str, np.ndarray]:
     r" \frac{1 - \mu^{i-j+1}}{1 - \mu} (k_j^\top q_i) g_j",
     source="ours; a geometric series",
     citations=("behrouz2025titans",),
-    printed={STATEMENT: AsPrinted(numbers=_printed_constant)},
+    equations=("eq-long-step",),
+    printed={
+        STATEMENT: AsPrinted(numbers=_printed_constant),
+        "eq-long-step": AsPrinted(numbers=_printed_long),
+    },
+    chapter=CHAPTER,
     mutants={
         "as if the end were reached": {"reached": True},
         "one token too many": {"more": 1},
@@ -219,6 +373,10 @@ def _printed_heavy(supply: Supply, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters)
 
 
+def _printed_ball(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    return Numbers(_named(titans_states(supply, 2, d_k, d_v)))
+
+
 def _free_heavy(*, faded: int = 1, ahead: bool = False, sign: int = 1) -> Sides:
     """Two tokens in any dimension: M is the surprise that led from S_0 to S_1."""
     import sympy
@@ -238,7 +396,12 @@ def _free_heavy(*, faded: int = 1, ahead: bool = False, sign: int = 1) -> Sides:
     r" - \beta_2 k_2 (S_1^\top k_2 - v_2)^\top",
     source="ours; Polyak's heavy ball, where nothing fades",
     citations=("huang2026", "behrouz2025titans"),
-    printed={STATEMENT: AsPrinted(numbers=_printed_heavy)},
+    equations=("eq-heavy-ball",),
+    printed={
+        STATEMENT: AsPrinted(numbers=_printed_heavy),
+        "eq-heavy-ball": AsPrinted(numbers=_printed_ball),
+    },
+    chapter=CHAPTER,
     free=_free_heavy,
     mutants={
         "the way it moved holds its fading": {"faded": 0},
@@ -296,6 +459,7 @@ def _printed_one(supply: Supply) -> Numbers:
     citations=("behrouz2025titans", "yang2025gated"),
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_one, worlds=EXACT)},
+    chapter=CHAPTER,
     mutants={
         "nothing fades": {"fades": 1},
         "it is given 2 beta / alpha and alpha v": {"rescaled": True},
@@ -311,3 +475,102 @@ def not_gated_delta_rule(
     the same, a limit that the mechanism declares.
     """
     return _one_token(supply, fades=fades, rescaled=rescaled, rate=rate)
+
+
+def _swinging(
+    supply: Supply, d_k: int, d_v: int, *, at_the_edge: bool = False
+) -> dict[str, Any]:
+    """One pair told twice with one gate: the errors before, between and after."""
+    k, v = supply.real("k", d_k), supply.real("v", d_v)
+    mu, curvature = supply.rate("mu", 1)[0], k @ k
+    beta = (1 + mu) / curvature if at_the_edge else supply.rate("beta", 1)[0]
+    S = Momentum.start(Linear(supply.real("W", d_k, d_v)))
+    gates = {"log_decay": 0 * mu, "log_mu": log(np.asarray(mu)), "beta": beta}
+    S = S._replace(P=Linear(supply.real("P", d_k, d_v)))
+    if at_the_edge:
+        # it has just gone to its mirror image
+        error = S.M.W.T @ k - v
+        S = S._replace(P=Linear(np.outer(k, 2 * error) / curvature))
+    before = S.M.W - S.P.W
+    states = [before, S.M.W]
+    for _ in range(2):
+        _, S = titans.step(k, k, v, **gates, S=S)
+        states.append(S.M.W)
+    x = np.array([W.T @ k - v for W in states])
+    return {"x": x, r"\mu": mu, r"\beta": beta, r"\lambda": curvature}
+
+
+def _printed_swing(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    letters = _swinging(supply, d_k, d_v)
+    x = Rows(letters.pop("x"), first=0)
+    return Numbers(letters | {"x": x}, {"n": range(1, 3)})
+
+
+@identity(
+    title="Told the same again, an error swings, and beyond a step it swings for ever",
+    statement=r"x_{n+1} = (1 + \mu - 2 \beta \lambda) x_n - \mu x_{n-1}",
+    source="ours; Polyak's heavy ball on a parabola",
+    citations=("behrouz2025titans",),
+    equations=("eq-swing",),
+    printed=dict.fromkeys((STATEMENT, "eq-swing"), AsPrinted(numbers=_printed_swing)),
+    chapter=CHAPTER,
+    mutants={
+        "the loss is halved": {"factor": 1},
+        "without the swing of before": {"back": 0},
+        "the swing is not carried on": {"on": 0},
+        "at the edge with half the momentum": {"edge": 2},
+    },
+)
+def swing(
+    supply: Supply,
+    d_k: int,
+    d_v: int,
+    *,
+    factor: int = 2,
+    back: int = 1,
+    on: int = 1,
+    edge: int = 1,
+) -> dict[str, Sides]:
+    """One pair, from any memory and surprise; at the edge, one error from its image."""
+    x, mu, beta, curvature = _swinging(supply, d_k, d_v).values()
+    turned = 1 + on * mu - factor * beta * curvature
+    sides = {"swing": (x[2:], turned * x[1:3] - back * mu * x[:2])}
+    x, mu, *_ = _swinging(supply, d_k, d_v, at_the_edge=True).values()
+    return sides | {"edge": (x[1:] * edge, -x[:-1])}
+
+
+def _ends(supply: Supply, *, factor: int = 2) -> tuple[Any, ...]:
+    mu, beta, curvature = (supply.rate(name, 1)[0] for name in ("mu", "b", "l"))
+
+    def c(z: Any) -> Any:
+        return z * z - (1 + mu - factor * beta * curvature) * z + mu
+
+    return c, mu, beta, curvature
+
+
+def _printed_ends(supply: Supply) -> Numbers:
+    c, mu, beta, curvature = _ends(supply)
+    letters = {"c": c, r"\mu": mu, r"\beta": beta, r"\lambda": curvature}
+    return Numbers(letters | {"z": supply.real("z", 1)[0]})
+
+
+@identity(
+    title="The polynomial of the swing at 1 and at -1 gives the range of safe steps",
+    statement=r"c(z) = z^2 - (1 + \mu - 2 \beta \lambda) z + \mu, \quad"
+    r" c(1) = 2 \beta \lambda, \quad c(-1) = 2 (1 + \mu - \beta \lambda)",
+    source="ours; Jury's conditions for two roots inside the circle",
+    citations=("behrouz2025titans",),
+    equations=("eq-two-ends",),
+    printed=dict.fromkeys((STATEMENT, "eq-two-ends"), AsPrinted(numbers=_printed_ends)),
+    chapter=CHAPTER,
+    mutants={
+        "the loss is halved": {"factor": 1},
+        "momentum is counted twice": {"twice": 2},
+        "momentum narrows the range": {"twice": -1},
+    },
+)
+def two_ends(supply: Supply, *, factor: int = 2, twice: int = 1) -> Sides:
+    """Both ends, from the recurrence."""
+    c, mu, beta, curvature = _ends(supply, factor=factor)
+    product = beta * curvature
+    return flat(c(1), c(-1)), flat(2 * product, 2 * (1 + twice * mu - product))

@@ -114,6 +114,7 @@ MECHANISM = Mechanism(
     inputs=INPUTS | {"beta": "rate"},
     constants=CONSTANTS | {"muon": ()},
     place=place("d_k * d_v"),
+    chapter="13_deep_memories",
     opening=windows.empty_window_first,
     symbolic_tokens=3,
     limits=(

@@ -132,6 +132,7 @@ MECHANISM = Mechanism(
     | {"log_mu": "log_decay [T]", "beta": "small [T, 3]"},
     constants={"inner_batch": 32},
     place=PLACE,
+    chapter="13_deep_memories",
     start=drawn_start,
     exempt=inner.NOT_RATIONAL,
     variants={

@@ -102,6 +102,7 @@ MECHANISM = Mechanism(
     | {"log_decay": "log_decay [T]", "beta": "rate", "mass": "positive"},
     constants={"inner_batch": 3},
     place=PLACE,
+    chapter="13_deep_memories",
     opening=empty_token_first,
     variants={
         "token by token": {"constants": {"inner_batch": 1}, "exempt": NESTED},

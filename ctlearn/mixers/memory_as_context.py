@@ -107,6 +107,7 @@ MECHANISM = Mechanism(
     | {"K_p": "real [2, d_k]", "V_p": "real [2, d_v]", **GATES},
     constants={"inner_batch": 3},
     place=PLACE,
+    chapter="13_deep_memories",
     exempt=inner.NOT_RATIONAL,
     variants={"a perceptron": perceptron_variant(PLACE)},
 )

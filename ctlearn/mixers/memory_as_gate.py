@@ -88,6 +88,7 @@ MECHANISM = Mechanism(
     | {"gains": "real [2, d_v]"},
     constants={"window": 3, "inner_batch": 3},
     place=PLACE,
+    chapter="13_deep_memories",
     exempt=inner.NOT_RATIONAL,
     variants={"a perceptron": perceptron_variant(PLACE)},
 )

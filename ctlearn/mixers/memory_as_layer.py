@@ -128,6 +128,7 @@ MECHANISM = Mechanism(
     inputs=TOKENS | dict.fromkeys(("W_Q", "W_K", "W_V"), "unit") | GATES,
     constants={"window": 3, "inner_batch": 3},
     place=PLACE,
+    chapter="13_deep_memories",
     exempt={"test_plans_agree_on_symbols": "exponentials of long polynomials"},
     limits=(
         Limit(

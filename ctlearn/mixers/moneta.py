@@ -107,6 +107,7 @@ MECHANISM = Mechanism(
     constants={"inner_batch": 3},
     of_matrix=lambda S: Mirror.start(Linear(S), lambda A: A),
     place=PLACE,
+    chapter="13_deep_memories",
     opening=empty_token_first,
     limits=(
         Limit(

@@ -109,6 +109,7 @@ MECHANISM = Mechanism(
     constants={"window": 4, "inner_batch": 3},
     of_matrix=lambda S: Replay.start(Fading.start(inner.Linear(S)), *S.shape),
     place=place("d_k * d_v"),
+    chapter="13_deep_memories",
     opening=windows.empty_window_first,
     limits=(
         Limit(

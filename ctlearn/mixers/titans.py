@@ -18,8 +18,7 @@ m_rj that of the mus after j up to r, p_i all alphas up to i, f_i the sum of a_i
 
 This memory reads before it forgets: even alpha = mu = 0 leaves a trace of the answer.
 A token of beta = alpha = mu = 0, the last of its mini-batch, begins a new document for
-a linear M; a perceptron of zeros would never learn. [behrouz2025titans; its appendix
-halves the loss, and claims the gated delta rule for mu = 0 without rescaled beta and v]
+a linear M; a perceptron of zeros would never learn. [behrouz2025titans]
 """
 
 from dataclasses import replace
@@ -110,6 +109,7 @@ MECHANISM = Mechanism(
     constants={"inner_batch": 3},
     of_matrix=lambda S: Momentum.start(Linear(S)),
     place=PLACE,
+    chapter="13_deep_memories",
     opening=empty_token_first,
     limits=(
         Limit(

@@ -104,6 +104,7 @@ MECHANISM = Mechanism(
     constants={"inner_batch": 3},
     of_matrix=lambda S: Fading.start(Linear(S)),
     place=PLACE,
+    chapter="13_deep_memories",
     opening=empty_token_first,
     exempt={
         "test_plans_agree_on_symbols": "a free symbol is on no side of a threshold"

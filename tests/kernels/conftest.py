@@ -4,6 +4,7 @@ On a machine with a GPU the same tests run on it. Elsewhere `tests/conftest.py` 
 TRITON_INTERPRET=1, before anything could import Triton.
 """
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -79,9 +80,15 @@ def teach_bfloat16(interpreter: Any, tl: Any) -> None:
 def patch_once(interpreter: Any, tl: Any) -> None:
     """Patch the language once a launch, and not at every call of a function.
 
-    The calls would take longer than what is computed. Functions of ours see it as `tl`,
-    those of the language itself, such as `zeros`, as `core`.
+    The calls would take longer than what is computed, as would making the table of
+    dtypes at every look. Functions of ours see the language as `tl`, those of its own,
+    such as `zeros`, as `core`.
     """
+    look_up = interpreter._get_np_dtype
+    of_scalar = functools.cache(look_up)
+    interpreter._get_np_dtype = lambda x: (
+        look_up(x) if x.scalar.is_ptr() else of_scalar(x.scalar)
+    )
     patch = interpreter._patch_lang
 
     def patch_both(kernel: Any) -> Any:

@@ -31,7 +31,7 @@ def held(found, truth, own, gap):
 def test_float32(gates, erase, shape, drawn, by_recurrence, by_torch, gap):
     """Cases 13, 15 and 35: buffers start as NaN, and beyond T there is none to read."""
     T, d = shape
-    heads = (1, 2) if T > 17 else (2, 2)
+    heads = (1, 2) if T > 16 else (2, 2)
     x = drawn(T, gates, erase, d=d, heads=heads)
     for read_first in (False, True) if erase == "own" else (False,):
         found = memory.chunkwise(**x, read_first=read_first)

@@ -216,7 +216,7 @@ def test_gradients_of_any_strides(gates, drawn):
     """Case 34: of a sum, whose gradient is one number expanded, of transposes, and of
     gates that are one of all heads.
     """
-    x = drawn(17, gates, "own", d=(16, 16))
+    x = drawn(13, gates, "own", d=(16, 16))
     plain = {n: a.clone().requires_grad_() for n, a in x.items()}
     first = {n: a.mT if n == "S" else a.transpose(1, 2) for n, a in x.items()}
     first = {n: a.contiguous().requires_grad_() for n, a in first.items()}
@@ -231,7 +231,7 @@ def test_gradients_of_any_strides(gates, drawn):
 @pytest.mark.parametrize("gates", GATES[1:])
 def test_gradients_of_what_is_expanded(gates, drawn):
     """Case 34: of one decay and one rate for all heads."""
-    x = drawn(17, gates, "keys", heads=(1, 2))
+    x = drawn(13, gates, "keys", heads=(1, 2))
 
     def of_one(laid_out):
         one = {
@@ -249,7 +249,7 @@ def test_gradients_of_what_is_expanded(gates, drawn):
 @pytest.mark.parametrize("beta", [0.0, 1.0])
 def test_gradients_at_the_ends_of_beta(beta, gates, erase, drawn, by_recurrence, gap):
     """Case 9: nothing is written and nothing erased, or all of it."""
-    x = drawn(17, gates, erase, heads=(1, 2))
+    x = drawn(13, gates, erase, heads=(1, 2))
     x["beta"] = torch.full_like(x["beta"], beta)
     weights = weights_like(x)
     found, truth = (gradients(f, x, weights) for f in (by_kernel, by_recurrence))
@@ -289,7 +289,7 @@ def test_states_outgrow_float16(gates, large, drawn, by_recurrence, gap):
 )
 def test_the_operators_keep_their_contract(gates, erase, drawn):
     """Schema, fakes, and no result that shares memory with an argument."""
-    x = drawn(17, gates, "own" if erase == "own" else "no", heads=(1, 2))
+    x = drawn(5, gates, "own" if erase == "own" else "no", d=(8, 4), heads=(1, 1))
     x |= {n: a.requires_grad_() for n, a in x.items()}
     order = ("q", "k", "z", "e", "log_decay", "beta", "S")
     arguments = (*map(x.get, order), erase != "no", False, 16)
@@ -301,7 +301,7 @@ def test_the_operators_keep_their_contract(gates, erase, drawn):
     [("scalar", "no"), ("scalar", "keys"), ("scalar", "own"), ("vector", "keys")],
 )
 def test_compiled_whole_it_is_the_same(gates, erase, drawn):
-    x = drawn(17, gates, erase, heads=(1, 2))
+    x = drawn(5, gates, erase, d=(8, 4), heads=(1, 2))
     weights = weights_like(x)
     compiled = torch.compile(by_kernel, fullgraph=True, backend="aot_eager")
     found, eager = (gradients(f, x, weights) for f in (compiled, by_kernel))

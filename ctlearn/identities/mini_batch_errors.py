@@ -80,7 +80,6 @@ def _printed_batch(supply: Supply, C: int) -> Numbers:
         )
     },
     chapter=CHAPTER,
-    worlds=("rationals", "floats"),
     mutants={
         "keys of one direction": {"spread": False},
         "noise that does not change its sign": {"signs": (1, 1)},
@@ -88,7 +87,7 @@ def _printed_batch(supply: Supply, C: int) -> Numbers:
         "tokens do not meet each other": {"pairs": 0},
         "a token meets itself twice": {"power": 0},
     },
-    at={"rationals": {"d_v": 2}, "floats": {"d_v": 3}},
+    at={"rationals": {"d_v": 2}, "symbols": {"d_v": 1}, "floats": {"d_v": 3}},
 )
 def error(
     supply: Supply,

@@ -126,6 +126,22 @@ def _printed_matrices(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters | {r"\beta": x["beta"], "r": x["reader_rate"]})
 
 
+def _printed_tokens(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    """A mini-batch of TTT-Linear, token by token, and the learner after each."""
+    x = _batch(supply, T, d_k, d_v) | {"reader_rate": None, "inner_batch": T + 1}
+    q, k, v, beta, S = (x[name] for name in ("q", "k", "v", "beta", "S"))
+    answers, ends, W = [], [S.f.W], S.f.W
+    for i in range(T):
+        given = {"beta": beta[i], "S": S, "inner_batch": T + 1}
+        o, S = ttt_linear.step(q[i], k[i], v[i], **given)
+        answers.append(o)
+        ends.append(W - S.total.W)
+    letters = {"q": q, "k": k, "v": v, r"\beta": beta, "g": k @ W - v}
+    letters["o"] = np.array(answers)
+    rows = {"W": Rows(np.array(ends), first=0)}
+    return Numbers(letters | rows, {"i": range(1, T + 1), "j": range(1, T + 1)})
+
+
 def _printed_plain_matrices(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     """The same where every reader sees the whole step."""
     x = _batch(supply, T, d_k, d_v) | {"reader_rate": None}
@@ -141,8 +157,9 @@ def _printed_plain_matrices(supply: Supply, T: int, d_k: int, d_v: int) -> Numbe
     source="sun2024ttt, the dual form; the readers' rates as in its code",
     citations=("sun2024ttt",),
     chapter=CHAPTER,
-    equations=("eq-mini-batch-matrices",),
+    equations=("def-mini-batch", "eq-mini-batch-matrices"),
     printed={
+        "def-mini-batch": AsPrinted(numbers=_printed_tokens),
         STATEMENT: AsPrinted(numbers=_printed_matrices),
         "eq-mini-batch-matrices": AsPrinted(numbers=_printed_plain_matrices),
     },

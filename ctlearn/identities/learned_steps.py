@@ -58,14 +58,14 @@ def _printed_any(supply: Supply, N: int, d_k: int) -> Numbers:
     x, k = _weights(supply, d_k), supply.real("k", N, d_k)
     v, q = supply.real("v", N), supply.real("q", d_k)
     said = _answer(supply, x, q, np.concatenate([k, v[:, None]], axis=1))
-    letters = {"k": k, "v": v, "q": q, "u": _map(x, k, v), "f": said, "N": N}
+    letters = {"k": k, "v": v, "q": q, "u": _map(x, k, v), r"\hat{v}": said, "N": N}
     return Numbers(x | letters)
 
 
 @identity(
     title="Four of a layer's blocks reach an answer",
     statement=r"u = \sum_{i=1}^{N} (c v_i - a^\top k_i) (B^\top k_i + b v_i), \quad"
-    r" f = u^\top q",
+    r" \hat{v} = u^\top q",
     source="ours; elementary",
     citations=("vonoswald2023",),
     equations=("eq-any-layer",),
@@ -91,32 +91,32 @@ def any_layer(
 def _parts(
     x: dict[str, Any], k: np.ndarray, W: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The matrix A, and the parts of u that are odd and even in the rule."""
+    """The matrix F, and the parts of u that are odd and even in the rule."""
     H = k.T @ k
-    A = x["c"] * x["B"].T - np.multiply.outer(x["b"], x["a"])
-    return A, A @ H @ W, x["c"] * (W @ H @ W) * x["b"] - x["B"].T @ H @ x["a"]
+    F = x["c"] * x["B"].T - np.multiply.outer(x["b"], x["a"])
+    return F, F @ H @ W, x["c"] * (W @ H @ W) * x["b"] - x["B"].T @ H @ x["a"]
 
 
 def _printed_parts(supply: Supply, N: int, d_k: int) -> Numbers:
     x, k, W = _weights(supply, d_k), supply.real("k", N, d_k), supply.real("W", d_k)
-    A, _, _ = _parts(x, k, W)
-    letters = {"A": A, "H": k.T @ k, "W": W, "u": _map(x, k, k @ W)}
+    F, _, _ = _parts(x, k, W)
+    letters = {"F": F, "H": k.T @ k, "W": W, "u": _map(x, k, k @ W)}
     return Numbers(x | letters)
 
 
 def _printed_error(supply: Supply, N: int, d_k: int) -> Numbers:
     """A rule and its negative, and what a layer makes of the pairs of each."""
     x, k, W = _weights(supply, d_k), supply.real("k", N, d_k), supply.real("W", d_k)
-    A, _, _ = _parts(x, k, W)
-    letters = {"A": A, "H": k.T @ k, "q": supply.real("q", d_k)}
+    F, _, _ = _parts(x, k, W)
+    letters = {"F": F, "H": k.T @ k, "q": supply.real("q", d_k)}
     draws = [{"W": rule, "u": _map(x, k, k @ rule)} for rule in (W, -W)]
     return Numbers(x | letters, draws=draws)
 
 
 @identity(
     title="If a rule is as likely as its negative, all but a preconditioned step costs",
-    statement=r"u = A H W + c (W^\top H W) b - B^\top H a, \quad"
-    r" A = c B^\top - b a^\top",
+    statement=r"u = F H W + c (W^\top H W) b - B^\top H a, \quad"
+    r" F = c B^\top - b a^\top",
     source="ours; mahankali2024 and ahn2023 prove optimality for normal inputs",
     citations=("mahankali2024", "ahn2023"),
     equations=("eq-odd-and-even", "eq-two-parts"),
@@ -173,14 +173,14 @@ def _mean(arrays: list[np.ndarray]) -> np.ndarray:
 
 
 def _best(contexts: list[np.ndarray]) -> np.ndarray:
-    """The A for which A E[H H] = E[H]."""
+    """The F for which F E[H H] = E[H]."""
     first, second = _mean(contexts), _mean([H @ H for H in contexts])
     return np.array([solve(second, row) for row in first])
 
 
 def _printed_best(supply: Supply, N: int, d_k: int) -> Numbers:
     contexts = _contexts(supply, N, d_k)
-    letters = {"A": supply.real("A", d_k, d_k), r"A^\star": _best(contexts)}
+    letters = {"F": supply.real("F", d_k, d_k), r"F^\star": _best(contexts)}
     return Numbers(letters, draws=[{"H": H} for H in contexts])
 
 
@@ -188,18 +188,18 @@ def _free_best(*, times: int = 1, kept: int = 1) -> Sides:
     """Any symmetric mean M of H H, where that of H is S M, and so M S' as well."""
     import sympy
 
-    letters = sympy.symbols("A A^T S S^T M", commutative=False)
-    A, A_T, S, S_T, M = letters
-    left = A * M * A_T - A * (M * S_T) - (S * M) * A_T + 1
-    right = 1 - kept * (S * M) * S_T + times * (A - S) * M * (A_T - S_T)
+    letters = sympy.symbols("F F^T S S^T M", commutative=False)
+    F, F_T, S, S_T, M = letters
+    left = F * M * F_T - F * (M * S_T) - (S * M) * F_T + 1
+    right = 1 - kept * (S * M) * S_T + times * (F - S) * M * (F_T - S_T)
     return left, right
 
 
 @identity(
     title="The best matrix solves one equation, and any other costs its distance",
-    statement=r"\mathbb{E}[(A H - I) (A H - I)^\top] = I - A^\star \mathbb{E}[H] +"
-    r" (A - A^\star) \mathbb{E}[H^2] (A - A^\star)^\top, \quad"
-    r" A^\star \mathbb{E}[H^2] = \mathbb{E}[H]",
+    statement=r"\mathbb{E}[(F H - I) (F H - I)^\top] = I - F^\star \mathbb{E}[H] +"
+    r" (F - F^\star) \mathbb{E}[H^2] (F - F^\star)^\top, \quad"
+    r" F^\star \mathbb{E}[H^2] = \mathbb{E}[H]",
     source="ours; least squares",
     citations=("mahankali2024", "ahn2023"),
     equations=("eq-best-layer",),
@@ -225,10 +225,10 @@ def best_layer(
     """Any matrix on three contexts, against the best one on them."""
     N = N + d_k  # so that the mean of H H can be inverted
     contexts = _contexts(supply, N, d_k)
-    A, best, one = supply.real("A", d_k, d_k), _best(contexts), np.eye(d_k, dtype=int)
-    missed = [A @ H - one for H in contexts]
+    F, best, one = supply.real("F", d_k, d_k), _best(contexts), np.eye(d_k, dtype=int)
+    missed = [F @ H - one for H in contexts]
     first, second = _mean(contexts), _mean([H @ H for H in contexts])
-    away = A - from_best * best
+    away = F - from_best * best
     right = one - kept * best @ first + times * away @ second @ away.T
     return _mean([E @ E.T for E in missed]), right
 
@@ -255,9 +255,9 @@ def _moments(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _printed_diagonal(supply: Supply, N: int, d_k: int) -> Numbers:
     sizes = supply.positive("x", 2, d_k)
     first, second = _means(sizes, N)
-    s, f = _moments(sizes)
+    s, m = _moments(sizes)
     best = np.array([solve(second, row) for row in first])
-    letters = {r"A^\star": best, "s": s, "f": f, "N": N, "d_k": d_k}
+    letters = {r"F^\star": best, "s": s, "m": m, "N": N, "d_k": d_k}
     return Numbers(letters, {"c": range(1, d_k + 1), "r": range(1, d_k + 1)})
 
 
@@ -270,8 +270,8 @@ SMALL = {
 
 @identity(
     title="For independent coordinates the best matrix is diagonal",
-    statement=r"\frac{1}{A_{c,c}^\star} ="
-    r" \frac{f_c}{s_c} + \sum_{r=1}^{d_k} s_r + (N - 2) s_c",
+    statement=r"\frac{1}{F_{c,c}^\star} ="
+    r" \frac{m_c}{s_c} + \sum_{r=1}^{d_k} s_r + (N - 2) s_c",
     source="ours; mahankali2024 and ahn2023 have it for normal inputs",
     citations=("mahankali2024", "ahn2023"),
     equations=("eq-best-diagonal",),
@@ -302,17 +302,17 @@ def best_diagonal(
     """E[H H] over all contexts, against the diagonal times E[H]."""
     sizes = supply.positive("x", 2, d_k)
     first, second = _means(sizes, N)
-    s, f = _moments(sizes)
-    f = 3 * s * s if normal else f
-    inverse = f / s + s + others * (s.sum() - s) + (N + pairs - 2) * s
+    s, m = _moments(sizes)
+    m = 3 * s * s if normal else m
+    inverse = m / s + s + others * (s.sum() - s) + (N + pairs - 2) * s
     return second, inverse * first
 
 
 def _alike(supply: Supply, N: int, d_k: int) -> tuple[Any, ...]:
     """Coordinates that are all alike: their moments, and E[H] and E[H H]."""
     sizes = np.repeat(supply.positive("x", 2, 1), d_k, axis=1)
-    s, f = (moment[0] for moment in _moments(sizes))
-    return s, f, *_means(sizes, N)
+    s, m = (moment[0] for moment in _moments(sizes))
+    return s, m, *_means(sizes, N)
 
 
 def _error(eta: Any, N: int, s: Any, first: np.ndarray, second: np.ndarray) -> Any:
@@ -322,15 +322,15 @@ def _error(eta: Any, N: int, s: Any, first: np.ndarray, second: np.ndarray) -> A
     return s * missed
 
 
-def _best_step(N: int, d_k: int, s: Any, f: Any) -> Any:
-    return N * s / (f + (N + d_k - 2) * s**2)
+def _best_step(N: int, d_k: int, s: Any, m: Any) -> Any:
+    return N * s / (m + (N + d_k - 2) * s**2)
 
 
 def _printed_one_step(supply: Supply, N: int, d_k: int) -> Numbers:
-    s, f, first, second = _alike(supply, N, d_k)
+    s, m, first, second = _alike(supply, N, d_k)
     letters = {
-        **{"s": s, "f": f, "N": N, "d_k": d_k, r"\eta": supply.rate("eta", 1)[0]},
-        r"\eta^\star": _best_step(N, d_k, s, f),
+        **{"s": s, "m": m, "N": N, "d_k": d_k, r"\eta": supply.rate("eta", 1)[0]},
+        r"\eta^\star": _best_step(N, d_k, s, m),
         r"\mathcal{E}": lambda eta: _error(eta, N, s, first, second),
     }
     return Numbers(letters)
@@ -338,7 +338,7 @@ def _printed_one_step(supply: Supply, N: int, d_k: int) -> Numbers:
 
 @identity(
     title="The error after a step is a parabola in its size",
-    statement=r"\eta^\star = \frac{N s}{f + (N + d_k - 2) s^2}, \quad"
+    statement=r"\eta^\star = \frac{N s}{m + (N + d_k - 2) s^2}, \quad"
     r" \mathcal{E}(\eta) = d_k s \left(1 - s \eta^\star +"
     r" s \eta^\star \left(1 - \frac{\eta}{\eta^\star}\right)^2\right)",
     source="ours; elementary",
@@ -365,22 +365,22 @@ def step_error(
     times: int = 1,
 ) -> Sides:
     """The error over all contexts, of a step of any size."""
-    s, f, first, second = _alike(supply, N, d_k)
+    s, m, first, second = _alike(supply, N, d_k)
     eta = supply.rate("eta", 1)[0]
-    best = times * _best_step(N, d_k, s, 3 * s * s if normal else f)
+    best = times * _best_step(N, d_k, s, 3 * s * s if normal else m)
     share = left * (1 - s * best) + s * best * (1 - eta / best) ** 2
     return np.asarray(_error(eta, N, s, first, second)), np.asarray(d_k * s * share)
 
 
 def _printed_elsewhere(supply: Supply, N: int, d_k: int) -> Numbers:
-    s, f, first, second = _alike(supply, N, d_k)
+    s, m, first, second = _alike(supply, N, d_k)
 
     def error(eta: Any, rho: Any) -> Any:
         return _error(eta, N, rho**2 * s, rho**2 * first, rho**4 * second)
 
     letters = {
         **{"s": s, r"\rho": supply.rate("rho", 1)[0], r"\mathcal{E}": error},
-        r"\eta^\star": _best_step(N, d_k, s, f),
+        r"\eta^\star": _best_step(N, d_k, s, m),
     }
     return Numbers(letters)
 
@@ -409,8 +409,8 @@ def rate_elsewhere(
     supply: Supply, N: int, d_k: int, *, power: int = 0, square: int = 2
 ) -> Sides:
     """Keys and questions that are rho times as long, and the step that was best."""
-    s, f, first, second = _alike(supply, N, d_k)
-    rho, best = 1 + supply.rate("rho", 1)[0], _best_step(N, d_k, s, f)
+    s, m, first, second = _alike(supply, N, d_k)
+    rho, best = 1 + supply.rate("rho", 1)[0], _best_step(N, d_k, s, m)
     longer = rho**2 * s, rho**2 * first, rho**4 * second
     after, before = (_error(eta, N, *longer) for eta in (rho**power * best, 0))
     share = 1 - s * best + s * best * (1 - rho**square) ** 2

@@ -4,8 +4,8 @@
 
 A task is a w and its N pairs. One step of gradient descent from zero on the mean of
 half the squared errors answers x with u'x, where u = (eta/N) sum_i y_i x_i: linear
-attention with values (eta/N) y_i. [vonoswald2023, proposition 1] With A in the place of
-(eta/N) I the step is preconditioned: u = A sum_i y_i x_i.
+attention with values (eta/N) y_i. [vonoswald2023, proposition 1] With F in the place of
+(eta/N) I the step is preconditioned: u = F sum_i y_i x_i.
 
 All errors are over every query there is, and none is drawn: the coordinates are
 independent, so that E (w'x - u'x)^2 = sum_c E[x_c^2] (w_c - u_c)^2.

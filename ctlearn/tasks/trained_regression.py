@@ -43,8 +43,8 @@ class Lessons(NamedTuple):
 class Blocks(NamedTuple):
     """Of V the last row (a', -c), of M the columns that meet a question, B above b'.
 
-    Each is [seeds, ...]. The layer answers a rule w with A G w and parts that are even
-    in w, where A = c B' - b a' and G is the sum of x x'.
+    Each is [seeds, ...]. The layer answers a rule w with F H w and parts that are even
+    in w, where F = c B' - b a' and H is the sum of x x'.
     """
 
     a: np.ndarray
@@ -84,7 +84,7 @@ class Trained(NamedTuple):
         return Blocks(a=V[:, d, :d], b=M[:, d, :d], B=M[:, :d, :d], c=-V[:, d, d])
 
     def step_matrices(self) -> np.ndarray:
-        """What stands for eta/N in the first layer's step: A [seeds, d, d]."""
+        """What stands for eta/N in the first layer's step: F [seeds, d, d]."""
         a, b, B, c = self.blocks()
         return c[:, None, None] * B.swapaxes(1, 2) - b[:, :, None] * a[:, None, :]
 

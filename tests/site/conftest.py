@@ -1,7 +1,7 @@
 """What the tests of the site share: the built site, and tiny books to break."""
 
 import json
-import os
+import multiprocessing
 import shutil
 import subprocess
 import sys
@@ -14,7 +14,17 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "book" / "_build" / "html"
-BOOK = "import sys; from jupyter_book.cli.main import main; sys.exit(main())"
+# What a build runs in a process of its own, forked from one that has it all imported.
+BOOK = """
+import os, sys
+log = os.open(path, os.O_CREAT | os.O_WRONLY)
+os.dup2(log, 1)
+os.dup2(log, 2)
+os.environ |= {"PYTHONSAFEPATH": "1", "NO_COLOR": "1"}
+sys.stdout, sys.stderr = (open(n, "w", buffering=1, closefd=False) for n in (1, 2))
+from jupyter_book.cli.main import main
+main(arguments)
+"""
 
 
 @pytest.fixture(scope="session")
@@ -91,9 +101,17 @@ def visit(
     return start
 
 
+@pytest.fixture(scope="session")
+def forks() -> Any:
+    """Processes that start with what builds a book imported, which takes seconds."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["jupyter_book.cli.main", "myst_nb.sphinx_ext"])
+    return context
+
+
 @pytest.fixture
 def tiny_book(
-    tmp_path: Path,
+    tmp_path: Path, forks: Any
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Build a book of a few pages with this book's extensions and configuration.
 
@@ -129,9 +147,15 @@ def tiny_book(
         for name, text in texts.items():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_text(text, encoding="utf-8")
-        command = [sys.executable, "-c", BOOK, "build", str(source)]
-        command += ["--warningiserror", "--nitpick", "--keep-going"]
-        environment = os.environ | {"PYTHONSAFEPATH": "1", "NO_COLOR": "1"}
-        return subprocess.run(command, env=environment, capture_output=True, text=True)
+        arguments = ["build", str(source), "--warningiserror", "--nitpick"]
+        arguments += ["--keep-going"]
+        log = tmp_path / "build.log"
+        log.unlink(missing_ok=True)
+        given = {"path": str(log), "arguments": arguments}
+        process = forks.Process(target=exec, args=(BOOK, given))
+        process.start()
+        process.join()
+        said = log.read_text(encoding="utf-8")
+        return subprocess.CompletedProcess(arguments, process.exitcode, said, "")
 
     return build

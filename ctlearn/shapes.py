@@ -204,6 +204,18 @@ _SYMBOLS = (
         meaning="a feature map, applied to keys and queries alike",
     ),
     Symbol(
+        name="key_features",
+        tex="\\tilde{k}_t",
+        role="key",
+        meaning="the features of a key as they were before its token's step moved them",
+    ),
+    Symbol(
+        name="query_features",
+        tex="\\tilde{q}_t",
+        role="query",
+        meaning="the features of a query as they are after its token's step",
+    ),
+    Symbol(
         name="kernel",
         tex="\\kappa",
         role="key",
@@ -357,6 +369,19 @@ _SYMBOLS = (
         shapes=(("d_k", "d_v"),),
         role="state",
         meaning="the linear map from which learning starts, where errors are taken",
+    ),
+    Symbol(
+        name="column_factor",
+        tex="\\sigma_t",
+        role="decay",
+        meaning="what brings each column of a learner back to the length it began with",
+    ),
+    Symbol(
+        name="share_told",
+        tex="\\xi",
+        role="size",
+        meaning="how likely one more name is among those that a context tells",
+        range="(0, 1]",
     ),
     Symbol(
         name="threshold",

@@ -97,8 +97,8 @@ def teach(
 ) -> Start:
     """Starts that are trained on sequences which are never seen twice.
 
-    `seed` sets all that is drawn. Adam, its rate up and down in one cycle. `where` is
-    what this machine can do if it is not given.
+    `seed` sets all that is drawn; after 0 steps a start is still random. Adam, its rate
+    up and down in one cycle. `where` is what this machine can do if it is not given.
     """
     where = where or setting()
     with on(where):
@@ -108,7 +108,7 @@ def teach(
         )
         steps *= where.longer
         adam = torch.optim.Adam(start, lr=rate, betas=(0.9, 0.99))
-        cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rate, steps)
+        cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rate, max(steps, 1))
         for _ in range(steps):
             adam.zero_grad()
             told = draw(where.seeds, batch, generator)

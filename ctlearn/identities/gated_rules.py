@@ -354,7 +354,7 @@ def _family(supply: Supply, d_k: int, d_v: int) -> Numbers:
         "S_4": rwkv7.step(k, k, v, kappa=kappa, a=rate, **decay)[1],
     }
     letters = {"k": k, "v": v, r"\beta": beta, r"\alpha": alpha, "b": b, "w": w}
-    letters |= {"p": p, "q": q, r"\delta": share, "a": rate, r"\kappa": kappa}
+    letters |= {"p": p, "q": q, r"\delta": share, "a": rate, r"\hat{\kappa}": kappa}
     return Numbers(letters | ends | {"S": S, "e": b, r"\alpha_1": alpha[0]})
 
 
@@ -475,7 +475,7 @@ def compared(
     "rwkv7",
     "RWKV-7 reads first, erases at one key and writes at another",
     ("def-rwkv7",),
-    r"S_4 = \left(\mathrm{Diag}(\alpha) - (a \odot \kappa) \kappa^\top\right) S"
+    r"S_4 = \left(\mathrm{Diag}(\alpha) - (a \odot \hat\kappa) \hat\kappa^\top\right) S"
     r" + k v^\top",
     "peng2025goose",
 )
@@ -490,7 +490,7 @@ def removal(
 ) -> Sides:
     """The reference, by hand."""
     x = _family(supply, d_k, d_v).letters
-    kappa, write = x[r"\kappa"], np.outer(x["k"], x["v"])
+    kappa, write = x[r"\hat{\kappa}"], np.outer(x["k"], x["v"])
     told = _by_hand(x, x["a"] * kappa, kappa, write, False)
     change = {"erase": erase, "fade": fade, "turned": turned}
     return x["S_4"], told(x[r"\alpha"], **change)

@@ -255,7 +255,7 @@ def _stretched(supply: Supply) -> Numbers:
     """The same, by the letters of both mechanisms, and what grows most by RWKV-7."""
     k, b, x = _third(supply.positive("c", 1)[0] ** 0)
     y = x * np.array([1, 2])
-    return Numbers({"k": k, r"\kappa": k, "b": b, "a": b, "x": x, "y": y})
+    return Numbers({"k": k, r"\hat{\kappa}": k, "b": b, "a": b, "x": x, "y": y})
 
 
 @identity(
@@ -293,11 +293,11 @@ def stretches(
 @identity(
     title="So can one token of RWKV-7 that does not decay",
     kind="counterexample",
-    statement=r"\kappa = \frac{1}{\sqrt{3}}"
+    statement=r"\hat\kappa = \frac{1}{\sqrt{3}}"
     r" \begin{pmatrix} 1 \\ \sqrt{2} \end{pmatrix}, \quad"
     r" a = \begin{pmatrix} 1 \\ 0 \end{pmatrix}, \quad"
     r" y = \begin{pmatrix} 1 \\ -2 \sqrt{2} \end{pmatrix}, \quad"
-    r" \lVert (I - (a \odot \kappa) \kappa^\top) y \rVert^2 = 12 \ne 9"
+    r" \lVert (I - (a \odot \hat\kappa) \hat\kappa^\top) y \rVert^2 = 12 \ne 9"
     r" = \lVert y \rVert^2",
     source="ours; against: a rate of giving up in [0, 1] stretches nothing",
     citations=("peng2025goose",),

@@ -15,21 +15,17 @@ from ctlearn.inner import Linear
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.supplies import Supply
 from ctlearn.tasks import recall
+from ctlearn.tasks.two_views import SLOPES, batch_steps
 
 CHAPTER = "14_is_it_linear_attention"
+DOT, SQUARED = "dot product", "half the squared error"
 Array = np.ndarray
 
 
-def _step(W: Array, k: Array, v: Array, eta: Any, loss: str) -> Array:
-    """One step of the package's learner, against the slope of a loss."""
-    errors = k @ W - v if loss == "squared" else -v
-    return W - eta * Linear(W).gradient(k, errors).W
-
-
 def _steps(W: Array, k: Array, v: Array, eta: Any, loss: str, steps: int) -> Array:
-    for _ in range(steps):
-        W = _step(W, k, v, eta, loss)
-    return W
+    """Steps of the package's learner, from any start."""
+    setting = {"eta": eta, "slope": SLOPES[loss], "steps": steps}
+    return batch_steps(Linear(W), k, v, **setting).W
 
 
 def _batch(supply: Supply, T: int, d_k: int, d_v: int) -> tuple[Any, ...]:
@@ -39,7 +35,7 @@ def _batch(supply: Supply, T: int, d_k: int, d_v: int) -> tuple[Any, ...]:
 
 def _printed_steps(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     k, v, eta, W = _batch(supply, T, d_k, d_v)
-    states = np.array([_steps(W, k, v, eta, "dot", n) for n in range(4)])
+    states = np.array([_steps(W, k, v, eta, DOT, n) for n in range(4)])
     letters = {"W": Rows(states, first=0), r"\tilde{K}": k, "V": v, r"\eta": eta}
     return Numbers(letters, {"n": range(1, 4)})
 
@@ -53,7 +49,7 @@ def _printed_steps(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     printed={"eq-n-steps": AsPrinted(numbers=_printed_steps)},
     chapter=CHAPTER,
     mutants={
-        "the squared error": {"loss": "squared"},
+        "the squared error": {"loss": SQUARED},
         "a step after the first counts half": {"share": 2},
         "the loss is climbed": {"sign": -1},
     },
@@ -64,7 +60,7 @@ def n_steps(
     d_k: int,
     d_v: int,
     *,
-    loss: str = "dot",
+    loss: str = DOT,
     share: int = 1,
     sign: int = 1,
 ) -> dict[str, Sides]:
@@ -75,13 +71,14 @@ def n_steps(
     k, v, eta, W = _batch(supply, T, d_k, d_v)
     n, once = supply.positive("n", 1)[0], eta * k.T @ v
     so_far = W + n * once
-    cost = squared if loss == "squared" else dot
+    slope = slopes(squared if loss == SQUARED else dot, so_far, k, v).sum(axis=0)
     # the squared error is not halved there
-    slope = slopes(cost, so_far, k, v).sum(axis=0) / (2 if loss == "squared" else 1)
+    slope = slope / (2 if loss == SQUARED else 1)
+    after = _steps(so_far, k, v, eta, loss, 1)
     return {
         "base": (_steps(W, k, v, eta, loss, 0), W),
-        "step": (_step(so_far, k, v, eta, loss), so_far + sign * once / share),
-        "slope": (_step(so_far, k, v, eta, loss), so_far - eta * slope),
+        "step": (after, so_far + sign * once / share),
+        "slope": (after, so_far - eta * slope),
     }
 
 
@@ -155,7 +152,7 @@ def _halves(
 
 
 def _printed_halves(supply: Supply, d_k: int, d_v: int) -> Numbers:
-    W, ends, _, _ = _halves(supply, d_k, d_v, 2, "dot", zero=False)
+    W, ends, _, _ = _halves(supply, d_k, d_v, 2, DOT, zero=False)
     names = ("W_A", "W_B", "W_AB")
     return Numbers(dict(zip(names, ends, strict=True)) | {"W_0": W})
 
@@ -169,7 +166,7 @@ def _printed_halves(supply: Supply, d_k: int, d_v: int) -> Numbers:
     printed={"eq-superposition": AsPrinted(numbers=_printed_halves)},
     chapter=CHAPTER,
     mutants={
-        "the squared error, in two steps": {"loss": "squared"},
+        "the squared error, in two steps": {"loss": SQUARED},
         "Muon's cubic step": {"cubic": True},
         "the start counts twice": {"starts": 2},
     },
@@ -179,13 +176,13 @@ def superposition(
     d_k: int,
     d_v: int,
     *,
-    loss: str = "dot",
+    loss: str = DOT,
     cubic: bool = False,
     starts: int = 1,
 ) -> dict[str, Sides]:
     """Two steps on either loss would do for one pair; one step adds up on both."""
     sides = {}
-    for name, steps, used in (("two steps", 2, loss), ("one, squared", 1, "squared")):
+    for name, steps, used in (("two steps", 2, loss), ("one, squared", 1, SQUARED)):
         W, ends, _, _ = _halves(supply, d_k, d_v, steps, used, zero=False)
         A, B, both = (end - W for end in ends)
         if cubic:
@@ -195,7 +192,7 @@ def superposition(
 
 
 def _printed_second(supply: Supply, d_k: int, d_v: int) -> Numbers:
-    _, ends, pairs, eta = _halves(supply, d_k, d_v, 2, "squared", zero=True)
+    _, ends, pairs, eta = _halves(supply, d_k, d_v, 2, SQUARED, zero=True)
     letters = dict(zip(("W_A", "W_B", "W_AB"), ends, strict=True)) | {r"\eta": eta}
     for name, (k, v) in zip("AB", pairs, strict=True):
         letters |= {rf"\tilde{{K}}_{name}": k, f"V_{name}": v}
@@ -212,7 +209,7 @@ def _printed_second(supply: Supply, d_k: int, d_v: int) -> Numbers:
     printed={"eq-second-step": AsPrinted(numbers=_printed_second)},
     chapter=CHAPTER,
     mutants={
-        "the dot product": {"loss": "dot"},
+        "the dot product": {"loss": DOT},
         "one step": {"steps": 1},
         "only the later pairs are corrected": {"earlier": 0},
     },
@@ -222,7 +219,7 @@ def second_step(
     d_k: int,
     d_v: int,
     *,
-    loss: str = "squared",
+    loss: str = SQUARED,
     steps: int = 2,
     earlier: int = 1,
 ) -> Sides:

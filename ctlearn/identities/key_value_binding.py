@@ -12,6 +12,7 @@ import numpy as np
 
 from ctlearn import inner
 from ctlearn.identities.engine import Sides, identity
+from ctlearn.identities.tokens import flat
 from ctlearn.inner import GatedUnit, Linear, each
 from ctlearn.mixers import lact, linear_attention
 from ctlearn.printed import AsPrinted, Numbers, Rows
@@ -180,9 +181,18 @@ def trained(
 ) -> dict[str, Sides]:
     """The package's linear attention, on what the training leaves, against the learner.
 
-    Exact numbers and symbols leave the features free; floats train a SwiGLU.
+    Exact numbers and symbols leave the features free; floats train a SwiGLU. The step
+    is one more token of each, from any last layer, and a proof for every T.
     """
-    sides = {}
+    W, k = supply.real("X", 3, d_v), supply.real("x", 3)
+    q, u = supply.real("y", 3), supply.real("z", d_v)
+    answer, after = linear_attention.step(q, k, u, S=start * W)
+    learned = W + Linear(W).gradient(k, u).W
+    _, before = linear_attention.recurrent(*(a[None][:0] for a in (q, k, u)), S=W)
+    sides = {
+        "base": (before, W),
+        "step": (flat(answer, after), flat(q @ learned, learned)),
+    }
     for loss, x in _histories(supply, T, d_k, d_v, np.zeros(T, dtype=int)).items():
         asked = x.early if early else x.asked
         S = start * x.W[0]
@@ -240,13 +250,33 @@ def momentum(
     reader: bool = True,
     first: int = 1,
 ) -> dict[str, Sides]:
-    """A masked product, in which no state is left, against the learner."""
+    """A masked product, in which no state is left, against the learner.
+
+    The step is one more token on any sums that two earlier steps have left in the last
+    layer and in its momentum, and a proof for every T: the weights c of a row come from
+    those of the row before, and from what is still moving.
+    """
     mu = supply.rate("mu", T)
     c = _weights(mu, first=first, summed=summed)
     c = c if reader else np.tril(np.broadcast_to(c[-1], c.shape))
-    return {
+    sides = {
         loss: (x.asked @ x.W[0] + (x.asked @ x.stored.T * c) @ x.u, x.o)
         for loss, x in _histories(supply, T, d_k, d_v, mu).items()
+    }
+    c, kept = _weights(mu), np.array([mu[j + 1 :].prod() for j in range(T - 1)])
+    sides["weights"] = c[-1, :-1], c[-2, :-1] + kept
+    return sides | _one_more_token(supply, d_v, mu[0])
+
+
+def _one_more_token(supply: Supply, d_v: int, mu: Any) -> dict[str, Sides]:
+    """Two steps count c in the last layer and p in what still moves, before a token."""
+    D, new, W_0 = (supply.real(*x, 2, d_v) for x in (("D", 2), ("N",), ("W",)))
+    c, p = supply.real("c", 2), supply.real("p", 2)
+    W, P = W_0 + np.tensordot(c, D, axes=1), np.tensordot(p, D, axes=1)
+    counts, steps = np.append(c + mu * p, 1), np.array([*D, new])
+    return {
+        "base": (W_0 + np.tensordot(c[:0], D[:0], axes=1), W_0),
+        "step": (W + mu * P + new, W_0 + np.tensordot(counts, steps, axes=1)),
     }
 
 

@@ -11,7 +11,7 @@ phi(q) from after the step as a query. [liu2026, from its abstract]
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,3 +68,12 @@ def train(
         written,
         np.array([f.read(x) for f, x in zip(after, q, strict=True)]),
     )
+
+
+def batch_steps(
+    f: Any, k: Array, v: Array, *, eta: Any, slope: Slope, steps: int
+) -> Any:
+    """Train a learner on one mini-batch, by so many steps of size eta."""
+    for _ in range(steps):
+        f = each(np.subtract, f, f.gradient(k, eta * slope(f.read(k), v)))
+    return f

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ctlearn import inner
-from ctlearn.inner import GatedUnit, each
+from ctlearn.inner import GatedUnit, Linear, each
 from ctlearn.supplies import Floats
 from ctlearn.tasks import two_views
 from ctlearn.tasks.two_views import SLOPES
@@ -59,3 +59,14 @@ def test_slopes_are_those_of_their_losses(loss, of):
     z, v, h = np.array([0.3, -1.2]), np.array([0.5, 0.4]), 1e-6
     found = (of(z + h, v) - of(z - h, v)) / (2 * h)
     assert np.allclose(SLOPES[loss](z, v), found, atol=1e-8)
+
+
+def test_a_batch_step_takes_all_slopes_at_one_place():
+    """By hand: two pairs of numbers at one key, from 1, twice."""
+    k, v = np.ones((2, 1)), np.array([[3.0], [5.0]])
+    f, slope = Linear(np.ones((1, 1))), SLOPES["half the squared error"]
+    ends = [
+        two_views.batch_steps(f, k, v, eta=0.25, slope=slope, steps=n).W[0, 0]
+        for n in range(3)
+    ]
+    assert ends == [1, 2.5, 3.25]

@@ -119,8 +119,8 @@ def train(
     *,
     shares: tuple[float, ...] = (0.0, 0.8),
     rate: float = 0.05,
-    steps: int = 200,
-    batch: int = 16,
+    steps: int = 160,
+    batch: int = 8,
     seed: int = 0,
     where: Setting | None = None,
 ) -> Trained:

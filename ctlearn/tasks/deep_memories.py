@@ -62,13 +62,14 @@ class Lessons(NamedTuple):
 class Memories(NamedTuple):
     """Memories of one kind, of `n` sequences at each setting.
 
-    The layers f, their momentum P, and beta and mu [settings * n, 1, 1] have all of
-    them in the first axis; `drawn` is the first layer that each sequence was given.
+    The layers f, their momentum P, a step size for each layer and mu, which are
+    [settings * n, 1, 1], have all of them in the first axis; `drawn` is the first layer
+    that each sequence was given.
     """
 
     kind: str
     n: int
-    beta: Tensor
+    betas: tuple[Tensor, ...]
     mu: Tensor
     drawn: Affine
     f: tuple[Affine, ...]
@@ -90,10 +91,10 @@ class Memories(NamedTuple):
         return self._apart(torch.cat(said, 1)), here
 
     def _stepped(self, x: Tensor, v: Tensor, muon: Coefficients) -> "Memories":
-        beta, mu = self.beta, self.mu
-        inputs, slopes = inner.backward(self.f, x, v, None)
+        mu, passed = self.mu, inner.backward(self.f, x, v, None)
         P, f = [], []
-        for old, moving, y, g in zip(self.f, self.P, inputs, slopes, strict=True):
+        layers = zip(self.f, self.P, self.betas, *passed, strict=True)
+        for old, moving, beta, y, g in layers:
             W = mu * moving.W - 2 * y.mT @ g
             b = None if moving.b is None else mu[..., 0] * moving.b - 2 * g.sum(-2)
             P.append(Affine(W, b))
@@ -150,7 +151,7 @@ def begin(
         for x in zip(*settings, strict=True)
     )
     P = inner.each(f, torch.zeros_like)
-    return Memories(kind, n, beta, mu, Affine(W_1, b_1), f, P)
+    return Memories(kind, n, (beta,) * len(f), mu, Affine(W_1, b_1), f, P)
 
 
 def errors(said: Tensor, wanted: Tensor) -> Tensor:

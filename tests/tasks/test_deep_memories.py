@@ -24,7 +24,8 @@ def lessons(T=24, d_k=5, d_v=4, n=3, rule=future_pairs.wavy):
 def by_titans(memory, told, inner_batch):
     """The layers that the package's own Titans makes of the same start."""
     x, v = memory._inputs(told.k)[:, :, None], memory._repeated(told.v)[:, :, None]
-    beta, mu = (g[:, :, 0].expand(-1, x.shape[1])[..., None] for g in memory[2:4])
+    gates = memory.betas[0], memory.mu
+    beta, mu = (g[:, :, 0].expand(-1, x.shape[1])[..., None] for g in gates)
     f = inner.each(memory.f, lambda w: w[:, None])
     gates = {"log_decay": 0 * beta, "log_mu": mu.log(), "beta": beta}
     S = titans.Momentum.start(f, x, v)

@@ -1,0 +1,138 @@
+"""Taught memories: the memories of `deep_memories`, from a start that was trained.
+
+A sequence has 64 pairs without a rule: keys of length one in 16 dimensions, values of
+16 normal numbers. It is told once, in mini-batches of 16, and then asked for all of
+them. Slow weights are trained through the inner steps on the squared errors of those
+answers: the hidden layer W_1, b_1, the last layer's start, and a step size for each
+layer that learns. What they learn holds for all sequences; no pair is ever seen twice.
+
+    matrix       the step size alone: by symmetry the best start is zero
+    features     all; the hidden layer stays as it is in every sequence
+    perceptron   all; the hidden layer goes on learning in every sequence
+
+All seeds are trained side by side. Answering zero scores 1.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ctlearn.layers import inner
+from ctlearn.layers.inner import Affine
+from ctlearn.tasks.deep_memories import KINDS, Memories, errors
+from ctlearn.tasks.training import Setting, cut, on, setting
+
+D, PAIRS, INNER_BATCH = 16, 64, 16
+
+
+class Slow(NamedTuple):
+    """Slow weights, [seeds, ...]: a hidden layer, a start, log step sizes [layers]."""
+
+    W_1: Tensor
+    b_1: Tensor
+    W_2: Tensor
+    log_beta: Tensor
+
+
+class Taught(NamedTuple):
+    """Errors of recall, each [seeds]: as taught, and with the hidden layer held still.
+
+    The second is the first where no hidden layer moves.
+    """
+
+    moving: Tensor
+    still: Tensor
+
+
+def draw(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Keys [n, PAIRS, D] of length one and values of the same shape."""
+    given = {"generator": generator, "device": generator.device}
+    k, v = torch.randn(2, n, PAIRS, D, **given)
+    return F.normalize(k, dim=-1), v
+
+
+def random_start(kind: str, d_h: int, seeds: int, generator: torch.Generator) -> Slow:
+    """Random hidden units, and a last layer that is near zero."""
+
+    def normal(*shape: int) -> Tensor:
+        given = {"generator": generator, "device": generator.device}
+        return torch.randn(seeds, *shape, **given)
+
+    width, layers = (D if kind == "matrix" else d_h), 1 + (kind == "perceptron")
+    # with a last layer of zeros nothing would reach a hidden layer that moves
+    near = 0.05 if kind == "perceptron" else 0.0
+    last, hidden = near * normal(width, D), normal(D, d_h)
+    log_beta = math.log(0.3 / width) + 0 * normal(layers)
+    return Slow(hidden, 0 * hidden[:, 0], last, log_beta)
+
+
+def memories(kind: str, slow: Slow, n: int) -> Memories:
+    """One memory for each of n sequences of every seed, at the start that is taught.
+
+    Raises ValueError for a kind that is not among `KINDS`.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind: expected one of {KINDS}, got {kind!r}")
+    W_1, b_1, W_2, log_beta = (x.repeat_interleave(n, 0) for x in slow)
+    first, last = Affine(W_1 / math.sqrt(W_1.shape[-1]), b_1), Affine(W_2)
+    f = (first, last) if kind == "perceptron" else (last,)
+    betas = tuple(x[:, None, None] for x in log_beta.exp().unbind(-1))
+    P = inner.each(f, torch.zeros_like)
+    none = torch.zeros_like(betas[0])
+    return Memories(kind, len(W_1), betas, none, Affine(W_1, b_1), f, P)
+
+
+def recalled(memory: Memories, k: Tensor, v: Tensor) -> Tensor:
+    """Errors [sequences] of all pairs after one pass."""
+    _, memory = memory.learn(k, v, INNER_BATCH)
+    return errors(memory.read(k), v)[0]
+
+
+def teach(
+    kind: str,
+    d_h: int = 1,
+    *,
+    rate: float = 0.03,
+    steps: int = 120,
+    batch: int = 8,
+    seed: int = 0,
+    where: Setting | None = None,
+) -> Taught:
+    """Train the slow weights, and test on 64 sequences for each seed.
+
+    `seed` sets all that is drawn. Adam, its rate up and down in one cycle; step sizes
+    have three times that rate. `where` is what this machine can do if it is not given.
+    """
+    where = where or setting()
+    with on(where):
+        generator = where.generator(seed)
+        slow = random_start(kind, d_h, where.seeds, generator)
+        slow = Slow(*(x.requires_grad_() for x in slow))
+        steps *= where.longer
+        groups = [{"params": slow[:-1]}, {"params": [slow.log_beta]}]
+        adam = torch.optim.Adam(groups, lr=rate, betas=(0.9, 0.99))
+        cycle = torch.optim.lr_scheduler.OneCycleLR(adam, [rate, 3 * rate], steps)
+        for _ in range(steps):
+            k, v = draw(where.seeds * batch, generator)
+            found = recalled(memories(kind, slow, batch), k, v)
+            adam.zero_grad()
+            (found.sum() / batch).backward()
+            cut(slow)
+            adam.step()
+            cycle.step()
+        return _tested(kind, slow, draw(64 * where.seeds, generator))
+
+
+@torch.no_grad()
+def _tested(kind: str, slow: Slow, told: tuple[Tensor, Tensor]) -> Taught:
+    memory = memories(kind, slow, 64)
+    held = memory
+    if kind == "perceptron":
+        held = memory._replace(betas=(0 * memory.betas[0], memory.betas[1]))
+    found = (
+        recalled(x, *told).view(-1, 64).double().mean(1).cpu() for x in (memory, held)
+    )
+    return Taught(*found)

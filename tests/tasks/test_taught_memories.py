@@ -1,0 +1,59 @@
+"""Taught memories: slow weights reach every sequence, and training moves them."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
+
+from ctlearn.layers.inner import gelu  # noqa: E402
+from ctlearn.tasks import taught_memories as taught  # noqa: E402
+from ctlearn.tasks.training import ON_A_PROCESSOR  # noqa: E402
+
+FEW = ON_A_PROCESSOR._replace(seeds=2)
+
+
+def start(kind, d_h=6, seeds=2):
+    return taught.random_start(kind, d_h, seeds, torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("kind", ["features", "perceptron"])
+def test_a_memory_begins_at_the_start_of_its_seed(kind):
+    slow = start(kind)._replace(W_2=torch.randn(2, 6, taught.D))
+    slow.b_1.add_(0.5)
+    k, _ = taught.draw(6, torch.Generator().manual_seed(1))
+    said = taught.memories(kind, slow, 3).read(k)[0]
+    for i in range(6):
+        hidden = gelu(k[i] @ slow.W_1[i // 3] + slow.b_1[i // 3])
+        torch.testing.assert_close(said[i], hidden @ slow.W_2[i // 3])
+
+
+def test_training_is_worth_something_and_depends_on_the_seed_alone():
+    untaught, short = (
+        taught.teach("features", 32, steps=n, where=FEW).moving for n in (1, 40)
+    )
+    assert (short < untaught - 0.05).all()
+    again = taught.teach("features", 32, steps=40, where=FEW)
+    assert torch.equal(again.moving, short)
+    assert torch.equal(again.still, short)
+
+
+def test_a_matrix_learns_its_step_size_and_no_more():
+    found = taught.teach("matrix", steps=40, where=FEW)
+    # the best of all step sizes leaves 0.81 of what 64 pairs ask of 16 dimensions
+    assert (abs(found.moving - 0.815) < 0.02).all()
+
+
+def test_a_hidden_layer_that_is_held_still_says_something_else():
+    found = taught.teach("perceptron", 16, steps=3, where=FEW)
+    assert not torch.equal(found.moving, found.still)
+
+
+def test_slopes_reach_every_slow_weight():
+    slow = taught.Slow(*(x.requires_grad_() for x in start("perceptron")))
+    k, v = taught.draw(4, torch.Generator().manual_seed(1))
+    taught.recalled(taught.memories("perceptron", slow, 2), k, v).sum().backward()
+    assert all(x.grad.flatten(1).any(1).all() for x in slow)
+
+
+def test_an_unknown_kind_is_named():
+    with pytest.raises(ValueError, match=r"kind: expected one of .*, got 'tensor'"):
+        taught.memories("tensor", start("features"), 1)

@@ -155,10 +155,10 @@ def test_an_unknown_kind_is_named():
 
 
 @pytest.mark.parametrize("muon", [(), MUON])
-def test_time_by_the_token_is_that_of_a_chunk(muon):
-    one = deep_memories.seconds_per_token(1, 8, 8, muon=muon, repeats=5)
-    many = deep_memories.seconds_per_token(64, 8, 8, muon=muon, repeats=5)
-    assert 0 < many < one
+def test_time_by_the_token_is_the_least_of_a_whole_chunk(muon, monkeypatch):
+    clock = iter([0.0, 5.0, 5.0, 6.0, 10.0, 14.0])
+    monkeypatch.setattr(deep_memories, "_now", lambda device: next(clock))
+    assert deep_memories.seconds_per_token(8, 4, 4, muon=muon) == 1 / 8
 
 
 def test_intensity_is_bounded_by_the_chunk():

@@ -1,9 +1,10 @@
 """Trained tracking: can a small layer learn to follow a word of permutations?
 
-A token is one of the permutations of three things, and what is wanted at every token is
-the product of all so far (`ctlearn.tasks.state_tracking`). The layer is Gated
-DeltaProduct without decay or a mixing of tokens: each permutation has, in each of four
-heads, keys k_j on the sphere, values v_j, strengths beta_j and a query q, all learned,
+A token permutes a few things: it is any of their orders, or a swap of two. What is
+wanted at every token is the order that has come about (`ctlearn.tasks.state_tracking`).
+The layer is Gated DeltaProduct without decay or a mixing of tokens: each token has, in
+each of four heads, keys k_j on the sphere, values v_j, strengths beta_j and a query q,
+all learned,
 
     S <- S + beta_j k_j (v_j - S'k_j)',  j = 1, ..., steps,  beta_j = most sigmoid(b_j)
     logits = W_2 relu(W_1 (S'q of each head, of length 1 per entry) + c_1) + c_2
@@ -13,7 +14,7 @@ kinds and all their seeds are trained side by side.
 """
 
 from collections.abc import Callable, Iterable
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import NamedTuple
 
 import torch
@@ -22,12 +23,49 @@ from torch import Tensor
 
 from ctlearn.tasks.training import Setting, cut, on, setting
 
-THINGS = 3
-ORDERS = tuple(permutations(range(THINGS)))
 HEADS, D, HIDDEN = 4, 4, 32
 MOST_STEPS = 2
-LENGTH = 32  # tokens of a word in training
 FASTER = 5  # how much faster strengths learn: they should come to rest at 0 or `most`
+
+
+class Words(NamedTuple):
+    """Permutations of so many things: any of them, or swaps of two alone.
+
+    `steps` is for how long to train, on words of `length` tokens.
+    """
+
+    things: int
+    steps: int
+    length: int
+    swaps: bool = False
+
+    def orders(self) -> list[tuple[int, ...]]:
+        """All orders, of which each is a class to tell."""
+        return list(permutations(range(self.things)))
+
+    def tokens(self) -> list[tuple[int, ...]]:
+        """What a token may do."""
+        moved = [
+            order
+            for order in self.orders()
+            if sum(i != at for at, i in enumerate(order)) == 2
+        ]
+        return moved if self.swaps else self.orders()
+
+    def table(self) -> Tensor:
+        """Number of the order that order a and then token b make: [orders, tokens]."""
+        number = {order: i for i, order in enumerate(self.orders())}
+        rows = [
+            [number[tuple(a[i] for i in b)] for b in self.tokens()]
+            for a in self.orders()
+        ]
+        return torch.tensor(rows)
+
+    def odd(self) -> Tensor:
+        """1 for the orders that an odd number of swaps makes, else 0: [orders]."""
+        pairs = list(combinations(range(self.things), 2))
+        inversions = [sum(x[i] > x[j] for i, j in pairs) for x in self.orders()]
+        return torch.tensor(inversions) % 2
 
 
 class Kind(NamedTuple):
@@ -48,6 +86,8 @@ class Trained(NamedTuple):
     parity: Tensor
 
 
+THREE = Words(things=3, steps=600, length=32)
+FIVE_BY_SWAPS = Words(things=5, steps=800, length=16, swaps=True)
 KINDS = {
     "strengths up to 1, two steps": Kind(2, 1.0),
     "strengths up to 2, one step": Kind(1, 2.0),
@@ -55,38 +95,28 @@ KINDS = {
 }
 
 
-def table() -> Tensor:
-    """Number of the product of orders a and then b: [orders, orders]."""
-    number = {order: i for i, order in enumerate(ORDERS)}
-    rows = [[number[tuple(a[i] for i in b)] for b in ORDERS] for a in ORDERS]
-    return torch.tensor(rows)
-
-
-def odd() -> Tensor:
-    """1 for the orders that an odd number of swaps makes, else 0."""
-    pairs = [(i, j) for i in range(THINGS) for j in range(i + 1, THINGS)]
-    inversions = [sum(order[i] > order[j] for i, j in pairs) for order in ORDERS]
-    return torch.tensor(inversions) % 2
-
-
-def draw(n: int, T: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Words of T orders [n, T], and the number of the product so far at each token."""
-    word = torch.randint(len(ORDERS), (n, T), generator=generator)
+def draw(
+    words: Words, n: int, T: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Words of T tokens [n, T], and the number of the order after each of them."""
+    times = words.table()
+    word = torch.randint(times.shape[1], (n, T), generator=generator)
     product, at = torch.empty_like(word), torch.zeros(n, dtype=torch.long)
-    times = table()
     for t in range(T):
         at = product[:, t] = times[at, word[:, t]]
     return word, product
 
 
-def initial_weights(layers: int, generator: torch.Generator) -> dict[str, Tensor]:
+def initial_weights(
+    words: Words, layers: int, generator: torch.Generator
+) -> dict[str, Tensor]:
     """Weights of `layers` layers, in the first axis."""
 
     def normal(*shape: int, deviation: float = 1.0) -> Tensor:
         drawn = torch.randn(layers, *shape, generator=generator)
         return (deviation * drawn).requires_grad_()
 
-    each = len(ORDERS), HEADS
+    each, orders = (len(words.tokens()), HEADS), len(words.orders())
     return {
         "k": normal(*each, MOST_STEPS, D),
         "v": normal(*each, MOST_STEPS, D),
@@ -95,13 +125,13 @@ def initial_weights(layers: int, generator: torch.Generator) -> dict[str, Tensor
         "start": normal(HEADS, D, D),
         "in": normal(HEADS * D, HIDDEN, deviation=(HEADS * D) ** -0.5),
         "in_0": torch.zeros(layers, 1, HIDDEN).requires_grad_(),
-        "out": normal(HIDDEN, len(ORDERS), deviation=HIDDEN**-0.5),
-        "out_0": torch.zeros(layers, 1, len(ORDERS)).requires_grad_(),
+        "out": normal(HIDDEN, orders, deviation=HIDDEN**-0.5),
+        "out_0": torch.zeros(layers, 1, orders).requires_grad_(),
     }
 
 
 def strengths(weights: dict[str, Tensor], kinds: list[Kind]) -> Tensor:
-    """Strengths by layer, order, head and step; zero where a layer lacks the step."""
+    """Strengths by layer, token, head and step; zero where a layer lacks the step."""
     b = weights["b"]
     seeds = len(b) // len(kinds)
     scale = torch.tensor(
@@ -113,14 +143,15 @@ def strengths(weights: dict[str, Tensor], kinds: list[Kind]) -> Tensor:
 def layer(weights: dict[str, Tensor], beta: Tensor, word: Tensor) -> Tensor:
     """Logits [layers, n, T, orders] of words [layers, n, T].
 
-    What an order does to a state is an affine map, the same wherever it stands, so it
+    What a token does to a state is an affine map, the same wherever it stands, so it
     is multiplied out once and looked up at each token.
     """
     layers, n, T = word.shape
-    at = (word + len(ORDERS) * torch.arange(layers)[:, None, None]).flatten()
+    tokens = beta.shape[1]
+    at = (word + tokens * torch.arange(layers)[:, None, None]).flatten()
 
     def look_up(x: Tensor) -> Tensor:
-        """[layers, orders, HEADS, ...] at each token: T of [layers n HEADS, ...]."""
+        """[layers, tokens, HEADS, ...] at each token: T of [layers n HEADS, ...]."""
         rows = F.embedding(at, x.flatten(0, 1).flatten(1))
         rows = rows.view(layers, n, T, HEADS, -1).permute(2, 0, 1, 3, 4)
         return rows.reshape(T, layers * n * HEADS, *x.shape[3:])
@@ -142,7 +173,7 @@ def layer(weights: dict[str, Tensor], beta: Tensor, word: Tensor) -> Tensor:
 
 
 def _maps(weights: dict[str, Tensor], beta: Tensor) -> tuple[Tensor, Tensor]:
-    """A and B of S -> A S + B, for each layer, order and head: [..., D, D]."""
+    """A and B of S -> A S + B, for each layer, token and head: [..., D, D]."""
     k, v = F.normalize(weights["k"], dim=-1), weights["v"]
     A = torch.eye(D).expand(*k.shape[:3], D, D)
     B = torch.zeros_like(A)
@@ -154,9 +185,9 @@ def _maps(weights: dict[str, Tensor], beta: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def train(
+    words: Words,
     kinds: list[Kind],
     *,
-    steps: int = 600,
     rate: float = 0.03,
     batch: int = 16,
     tested: int = 256,
@@ -164,7 +195,7 @@ def train(
     where: Setting | None = None,
     show: Callable[[range], Iterable[int]] = iter,
 ) -> Trained:
-    """Train on words of LENGTH tokens, and test on 64 of `tested` tokens.
+    """Train on words of `words.length` tokens, and test on 64 of `tested` tokens.
 
     `seed` sets all that is drawn; `show` may show how far the steps are. Adam, its rate
     up and down in one cycle, gradients cut to length 1 in each layer. `where` is what
@@ -174,17 +205,17 @@ def train(
     with on(where):
         generator = where.generator(seed)
         layers = len(kinds) * where.seeds
-        weights = initial_weights(layers, generator)
+        weights = initial_weights(words, layers, generator)
         slow = [x for name, x in weights.items() if name != "b"]
         groups = [{"params": slow}, {"params": [weights["b"]]}]
         adam = torch.optim.Adam(groups, lr=rate, betas=(0.9, 0.99))
-        steps = steps * where.longer
+        steps = words.steps * where.longer
         rates = [rate, FASTER * rate]
         cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rates, steps)
         for _ in show(range(steps)):
             word, product = (
                 x.view(layers, batch, -1)
-                for x in draw(layers * batch, LENGTH, generator)
+                for x in draw(words, layers * batch, words.length, generator)
             )
             logits = layer(weights, strengths(weights, kinds), word)
             loss = layers * F.cross_entropy(logits.flatten(0, 2), product.flatten())
@@ -193,22 +224,11 @@ def train(
             cut(weights.values())
             adam.step()
             cycle.step()
-        return _tested(weights, kinds, where, generator, tested)
-
-
-@torch.no_grad()
-def _tested(
-    weights: dict[str, Tensor],
-    kinds: list[Kind],
-    where: Setting,
-    generator: torch.Generator,
-    T: int,
-) -> Trained:
-    """What the layers say of 64 words each, on the processor."""
-    layers = len(kinds) * where.seeds
-    word, product = (x.view(layers, 64, T) for x in draw(layers * 64, T, generator))
-    said = layer(weights, strengths(weights, kinds), word).argmax(-1)
-    parity = odd()
-    right = (said == product, parity[said] == parity[product])
-    shares = (x.float().mean(1).view(len(kinds), where.seeds, T).cpu() for x in right)
-    return Trained(*shares)
+        drawn = draw(words, layers * 64, tested, generator)
+        word, product = (x.view(layers, 64, tested) for x in drawn)
+        with torch.no_grad():
+            said = layer(weights, strengths(weights, kinds), word).argmax(-1)
+        odd = words.odd()
+        right = (said == product, odd[said] == odd[product])
+        shape = (len(kinds), where.seeds, tested)
+        return Trained(*(x.float().mean(1).view(shape).cpu() for x in right))

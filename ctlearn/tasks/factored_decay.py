@@ -26,6 +26,17 @@ def draw(
     return q.astype(dtype), k.astype(dtype), log_decay.astype(dtype)
 
 
+def by_differences(log_decay: np.ndarray) -> np.ndarray:
+    """What is kept between boundaries [C+1, C+1], as running sums would have it.
+
+    The digits of every decay behind a strong one are lost, and behind one of minus
+    infinity nothing is a number; above the diagonal it grows. `log_decay` is [C].
+    """
+    G = np.concatenate([np.zeros(1, log_decay.dtype), np.cumsum(log_decay)])
+    with np.errstate(over="ignore", invalid="ignore"):
+        return exp(G[:, None] - G)
+
+
 def pairwise(q: np.ndarray, k: np.ndarray, log_decay: np.ndarray) -> np.ndarray:
     """The definition [C, C]: every pair with a decay of its own, none above 1."""
     return pairs(q, k, decay_between(log_decay, k)[1:, 1:])

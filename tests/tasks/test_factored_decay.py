@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ctlearn.memory import decay_between
 from ctlearn.tasks import factored_decay
 from ctlearn.tasks.plans import relative_error
 
@@ -74,3 +75,15 @@ def test_a_decay_of_zero_separates_what_came_before():
     assert not P[9:, :9].any()
     apart = factored_decay.sub_chunked(q[9:], k[9:], log_decay[9:], size=8)
     assert np.allclose(P[9:, 9:], apart, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("strong", [-1, -(2.0**24), -np.inf])
+def test_a_difference_of_running_sums_keeps_no_digit_behind_a_strong_decay(strong):
+    g = np.array([-1, strong, -1], dtype="float32")
+    found = factored_decay.by_differences(g)
+    right = decay_between(g, np.ones((3, 1), dtype="float32"))[:, :, 0]
+    assert right[3, 2] == np.exp(np.float32(-1))
+    if strong == -1:
+        assert np.allclose(np.tril(found), right, rtol=1e-6, atol=0)
+    else:
+        assert found[3, 2] == 1 or np.isnan(found[3, 2])

@@ -33,6 +33,20 @@ def _step(supply: Supply, G: np.ndarray, a: Any, b: Any, c: Any) -> np.ndarray:
     return a * G + (b * A + c * A @ A) @ G
 
 
+def _free_step(*, odd: int = 1, fifth: int = 1) -> Sides:
+    """Any sizes: letters do not commute, and U'U and Y'Y are 1."""
+    import sympy
+
+    U, U_T, Y, Y_T, S = sympy.symbols("U U^T Y Y^T Sigma", commutative=False)
+    a, b, c = sympy.symbols("a b c")
+    G, G_T = U * S * Y_T, Y * S * U_T
+    square = G * G_T
+    X = sympy.expand(a * G + b * square * G + c * square * square * G)
+    X = X.subs(U_T * U, 1).subs(Y_T * Y, 1)
+    moved = a * S + b * S ** (2 + odd) + fifth * c * S ** (4 + odd)
+    return X, U * moved * Y_T
+
+
 def _printed_step(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
     U, Y, s = _factors(supply, N, d_k, d_v)
     a, b, c = supply.real("abc", 3)
@@ -48,6 +62,7 @@ def _printed_step(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
     source="jordan2024muon; the proof is two lines of algebra",
     citations=("jordan2024muon",),
     worlds=("rationals", "floats"),
+    free=_free_step,
     equations=("eq-singular-values",),
     printed=dict.fromkeys(
         (STATEMENT, "eq-singular-values"),

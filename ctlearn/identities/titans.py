@@ -282,26 +282,6 @@ def _printed_constant(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     return Numbers(letters, {"i": range(1, T + 1), "j": range(1, T + 1)})
 
 
-def _printed_long(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
-    q, k, v = tokens(supply, T, d_k, d_v)
-    gates, W = _constant(supply, T), supply.real("W", d_k, d_v)
-    ends = [
-        titans.recurrent(
-            q[:t],
-            k[:t],
-            v[:t],
-            **{name: x[:t] for name, x in gates.items()},
-            S=Momentum.start(Linear(W)),
-            inner_batch=T + 1,
-        )[1].M.W
-        for t in range(T + 1)
-    ]
-    slopes = [2 * np.outer(a, a @ W - b) for a, b in zip(k, v, strict=True)]
-    letters = {"W": Rows(np.array(ends), first=0), "g": slopes}
-    letters |= {r"\beta": gates["beta"], r"\mu": exp(gates["log_mu"][0])}
-    return Numbers(letters, {"i": range(1, T + 1)})
-
-
 def _constant(supply: Supply, T: int) -> dict[str, np.ndarray]:
     """Gates of one momentum for all, where nothing fades."""
     gates = _gates(supply, T)
@@ -315,11 +295,7 @@ def _constant(supply: Supply, T: int) -> dict[str, np.ndarray]:
     r" \frac{1 - \mu^{i-j+1}}{1 - \mu} (k_j^\top q_i) g_j",
     source="ours; a geometric series",
     citations=("behrouz2025titans",),
-    equations=("eq-long-step",),
-    printed={
-        STATEMENT: AsPrinted(numbers=_printed_constant),
-        "eq-long-step": AsPrinted(numbers=_printed_long),
-    },
+    printed={STATEMENT: AsPrinted(numbers=_printed_constant)},
     chapter=CHAPTER,
     mutants={
         "as if the end were reached": {"reached": True},
@@ -348,6 +324,72 @@ def geometric(
     longer = (1 - left) / (1 if plain else 1 - mu)
     g = 2 * (k @ S.at.W - v)
     return o[-1], S.M.W.T @ q[-1] - (gates["beta"] * longer * (k @ q[-1])) @ g
+
+
+def _steady(supply: Supply, T: int, d_k: int, d_v: int) -> tuple[Any, ...]:
+    """A mini-batch from rest with one decay and one momentum: states and slopes."""
+    q, k, v = tokens(supply, T, d_k, d_v)
+    gates, W = _gates(supply, T), supply.real("W", d_k, d_v)
+    for name in ("log_decay", "log_mu"):
+        gates[name] = np.repeat(gates[name][:1], T)
+    ends = [
+        titans.recurrent(
+            q[:t],
+            k[:t],
+            v[:t],
+            **{name: x[:t] for name, x in gates.items()},
+            S=Momentum.start(Linear(W)),
+            inner_batch=T + 1,
+        )[1].M.W
+        for t in range(T + 1)
+    ]
+    slopes = [2 * np.outer(a, a @ W - b) for a, b in zip(k, v, strict=True)]
+    alpha, mu = (exp(gates[name][0]) for name in ("log_decay", "log_mu"))
+    return np.array(ends), np.array(slopes), alpha, mu, gates["beta"]
+
+
+def _printed_steady(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    ends, slopes, alpha, mu, beta = _steady(supply, T, d_k, d_v)
+    letters = {"W": Rows(ends, first=0), "g": list(slopes), r"\beta": beta}
+    letters |= {r"\alpha": alpha, r"\mu": mu}
+    return Numbers(letters, {"i": range(1, T + 1)})
+
+
+@identity(
+    title="With decay and momentum the weight of a slope rises and then falls",
+    statement=r"W_i = \alpha^i W_0 - \sum_{j=1}^{i} \beta_j"
+    r" \frac{\alpha^{i-j+1} - \mu^{i-j+1}}{\alpha - \mu} g_j",
+    source="ours; the sum of a geometric series",
+    citations=("behrouz2025titans",),
+    equations=("eq-long-step",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-long-step"),
+        AsPrinted(numbers=_printed_steady, at={"symbols": {"T": 2}}),
+    ),
+    chapter=CHAPTER,
+    mutants={
+        "the decay alone": {"rolls": 0},
+        "one token too many": {"more": 1},
+        "the start does not fade": {"fades": 0},
+    },
+    at={"symbols": {"T": 3}, "floats": {"T": 17}},
+)
+def rise_and_fall(
+    supply: Supply,
+    T: int,
+    d_k: int,
+    d_v: int,
+    *,
+    rolls: int = 1,
+    more: int = 0,
+    fades: int = 1,
+) -> Sides:
+    """The last state of a mini-batch of one decay and one momentum."""
+    ends, slopes, alpha, mu, beta = _steady(supply, T, d_k, d_v)
+    ages = [T - j + more for j in range(T)]
+    longer = [(alpha**n - rolls * mu**n) / (alpha - mu) for n in ages]
+    taken = np.tensordot(beta * np.array(longer), slopes, axes=1)
+    return ends[-1], alpha ** (fades * T) * ends[0] - taken
 
 
 def _heavy(supply: Supply, d_k: int, d_v: int) -> tuple[Any, ...]:

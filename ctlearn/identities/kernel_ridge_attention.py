@@ -169,6 +169,7 @@ def _printed_features(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
             at={"rationals": {"T": 2, "d_k": 2}, "floats": {"T": 4, "d_k": 2}},
         )
     },
+    chapter=CHAPTER,
     mutants={
         "the kernel is not squared": {"power": 1},
         "the ridge is squared": {"ridge_power": 2},
@@ -235,6 +236,7 @@ def _free_residual(*, power: int = 1, sign: int = 1) -> Sides:
         )
     },
     free=_free_residual,
+    chapter=CHAPTER,
     mutants={
         "the coefficient alone": {"power": 0},
         "the ridge squared": {"power": 2},
@@ -274,6 +276,7 @@ def _printed_heavy(supply: Supply, N: int, d_v: int) -> Numbers:
             at={"rationals": {"N": 2, "d_v": 1}},
         )
     },
+    chapter=CHAPTER,
     mutants={
         "divided by the sum of the weights": {"divided": True},
         "the answer itself, which fades": {"power": 0},
@@ -327,6 +330,7 @@ def _printed_pair(supply: Supply) -> Numbers:
     citations=("wang2025ttr", "mcdermott2026"),
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_pair, worlds=EXACT)},
+    chapter=CHAPTER,
     mutants={
         "the same query twice": {"apart": 0},
         "the answers are divided by their weights": {"divided": True},
@@ -374,6 +378,7 @@ def _printed_recall(supply: Supply, N: int, d_v: int) -> Numbers:
             },
         )
     },
+    chapter=CHAPTER,
     mutants={
         "a ridge of one": {"ridge": 1},
         "asked beside the keys": {"beside": 1},
@@ -434,6 +439,7 @@ def _printed_delta(supply: Supply) -> Numbers:
     citations=("wang2025ttr",),
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_delta, worlds=EXACT)},
+    chapter=CHAPTER,
     mutants={
         "keys at a right angle": {"apart": True},
         "asked at the key that was written last": {"asked": 1},

@@ -116,6 +116,7 @@ def _printed_heavy(supply: Supply, N: int, d_v: int) -> Numbers:
             at={"rationals": {"N": 3, "d_v": 1}},
         )
     },
+    chapter=CHAPTER,
     mutants={
         "the answer itself, which fades": {"power": 0},
         "a ridge of one": {"reached": False},
@@ -180,6 +181,7 @@ def _printed_recall(supply: Supply, T: int, d_v: int) -> Numbers:
             },
         )
     },
+    chapter=CHAPTER,
     mutants={
         "a ridge of one": {"ridge": 1},
         "a key that is the one before": {"angle": 0},
@@ -249,6 +251,7 @@ def _ratio(supply: Supply, second: int = 3, *, exactly: bool = False) -> np.ndar
             worlds=EXACT,
         )
     },
+    chapter=CHAPTER,
     mutants={
         "one ridge for all": {"second": 1},
         "one ridge for all, and an exact solve": {"second": 1, "exactly": True},

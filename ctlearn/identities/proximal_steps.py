@@ -216,6 +216,7 @@ def _printed_delta(supply: Supply, d_k: int, d_v: int) -> Numbers:
             },
         )
     },
+    chapter=CHAPTER,
     mutants={
         "the distance is not halved": {"half": 1},
         "the loss itself": {"linear": False},
@@ -273,6 +274,7 @@ def _printed_overshoot(supply: Supply) -> Numbers:
     printed={
         STATEMENT: AsPrinted(numbers=_printed_overshoot, worlds=("rationals", "floats"))
     },
+    chapter=CHAPTER,
     mutants={
         "nothing is to be learned": {"value": 0},
         "a key of zero": {"length": 0},
@@ -308,6 +310,7 @@ def _printed_strong(supply: Supply, d_k: int) -> Numbers:
             ),
         )
     },
+    chapter=CHAPTER,
     mutants={
         "a strength of one": {"reached": False},
         "one half of the projection": {"mu": 2},

@@ -127,6 +127,7 @@ def _three_turns(supply: Supply) -> Numbers:
     source="siems2025, in secondary reading; elementary",
     citations=("siems2025",),
     printed={STATEMENT: AsPrinted(numbers=_three_turns)},
+    chapter=CHAPTER,
     mutants={
         "the turns are taken from one another": {"sign": -1},
         "the second turn is lost": {"second": 0},
@@ -225,6 +226,7 @@ def _word(n: int) -> Identity:
         r" \; \beta_j \in \{0, 2\}",
         source="siems2025, in secondary reading; the construction is elementary",
         citations=("siems2025",),
+        chapter=CHAPTER,
         claim=claim,
         mutants={
             "one reflection fewer": {"spare": 1},
@@ -363,6 +365,7 @@ def _sixty_degrees(supply: Supply) -> Numbers:
     citations=("grazzi2025",),
     printed={STATEMENT: AsPrinted(numbers=_sixty_degrees, worlds=("rationals",))},
     worlds=("rationals",),
+    chapter=CHAPTER,
     mutants={
         "two writes": {"writes": 2},
         "one write": {"writes": 1},

@@ -338,6 +338,7 @@ def _printed_mesa(supply: Supply) -> Numbers:
     citations=("vonoswald2025mesanet", "plackett1950"),
     worlds=EXACT,
     printed={STATEMENT: AsPrinted(numbers=_printed_mesa, worlds=EXACT)},
+    chapter=CHAPTER,
     mutants={
         "nothing is forgotten": {"forget": 0},
         "MesaNet's ridge fades": {"fades": True},
@@ -415,6 +416,7 @@ def one_step(
             at={"rationals": {"T": 3, "d_v": 2}},
         )
     },
+    chapter=CHAPTER,
     mutants={
         "one step fewer": {"fewer": 1},
         "another ridge": {"ridges": 2},

@@ -665,6 +665,26 @@ _SYMBOLS = (
         elsewhere="inverse covariance (adaptive filters)",
     ),
     Symbol(
+        name="pair_token",
+        tex="e_j",
+        role="key",
+        meaning="a token that is a pair: its key above its value",
+        elsewhere="e = (x, y) (von Oswald et al.)",
+    ),
+    Symbol(
+        name="moved",
+        tex="E",
+        role="state",
+        meaning="a change of the state, such as one step of gradient descent",
+        elsewhere="ΔW",
+    ),
+    Symbol(
+        name="step_matrix",
+        tex="F",
+        role="rate",
+        meaning="a matrix in the place of a step size: a preconditioner of one step",
+    ),
+    Symbol(
         name="u",
         tex="u_t",
         shapes=(("T", "d_v"),),

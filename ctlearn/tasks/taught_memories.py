@@ -38,13 +38,16 @@ class Slow(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """Errors of recall, each [seeds]: as taught, and with the hidden layer held still.
+    """What teaching came to, each [seeds].
 
-    The second is the first where no hidden layer moves.
+    Errors of recall as taught, and with the hidden layer held still, which are the same
+    where none moves; and the `overlap` of two keys before training and after it.
     """
 
     moving: Tensor
     still: Tensor
+    before: Tensor
+    after: Tensor
 
 
 def draw(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -85,6 +88,17 @@ def memories(kind: str, slow: Slow, n: int) -> Memories:
     return Memories(kind, len(W_1), betas, none, Affine(W_1, b_1), f, P)
 
 
+def overlap(kind: str, slow: Slow, k: Tensor) -> Tensor:
+    """Root mean square cosine [seeds] between what the last layer sees of two keys.
+
+    Keys are [seeds, m, D]. Random directions in n dimensions have 1 / sqrt(n).
+    """
+    x = k if kind == "matrix" else inner.gelu(Affine(slow.W_1, slow.b_1).read(k))
+    x, m = F.normalize(x, dim=-1), k.shape[1]
+    # each key's cosine with itself is 1
+    return (((x @ x.mT).square().sum((1, 2)) - m) / (m * (m - 1))).sqrt()
+
+
 def recalled(memory: Memories, k: Tensor, v: Tensor) -> Tensor:
     """Errors [sequences] of all pairs after one pass."""
     _, memory = memory.learn(k, v, INNER_BATCH)
@@ -110,6 +124,8 @@ def teach(
     with on(where):
         generator = where.generator(seed)
         slow = random_start(kind, d_h, where.seeds, generator)
+        keys, _ = draw(where.seeds, generator)
+        before = overlap(kind, slow, keys)
         slow = Slow(*(x.requires_grad_() for x in slow))
         steps *= where.longer
         groups = [{"params": slow[:-1]}, {"params": [slow.log_beta]}]
@@ -123,16 +139,18 @@ def teach(
             cut(slow)
             adam.step()
             cycle.step()
-        return _tested(kind, slow, draw(64 * where.seeds, generator))
+        with torch.no_grad():
+            angles = before, overlap(kind, slow, keys)
+        errors_after = _tested(kind, slow, draw(64 * where.seeds, generator))
+        return Taught(*errors_after, *(x.double().cpu() for x in angles))
 
 
 @torch.no_grad()
-def _tested(kind: str, slow: Slow, told: tuple[Tensor, Tensor]) -> Taught:
+def _tested(kind: str, slow: Slow, told: tuple[Tensor, Tensor]) -> list[Tensor]:
+    """Errors as taught, and with the hidden layer held still."""
     memory = memories(kind, slow, 64)
     held = memory
     if kind == "perceptron":
         held = memory._replace(betas=(0 * memory.betas[0], memory.betas[1]))
-    found = (
-        recalled(x, *told).view(-1, 64).double().mean(1).cpu() for x in (memory, held)
-    )
-    return Taught(*found)
+    pair = (recalled(x, *told) for x in (memory, held))
+    return [x.view(-1, 64).double().mean(1).cpu() for x in pair]

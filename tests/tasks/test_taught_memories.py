@@ -34,6 +34,7 @@ def test_training_is_worth_something_and_depends_on_the_seed_alone():
     again = taught.teach("features", 32, steps=40, where=FEW)
     assert torch.equal(again.moving, short)
     assert torch.equal(again.still, short)
+    assert (again.after < again.before).all()
 
 
 def test_a_matrix_learns_its_step_size_and_no_more():
@@ -52,6 +53,16 @@ def test_slopes_reach_every_slow_weight():
     k, v = taught.draw(4, torch.Generator().manual_seed(1))
     taught.recalled(taught.memories("perceptron", slow, 2), k, v).sum().backward()
     assert all(x.grad.flatten(1).any(1).all() for x in slow)
+
+
+def test_overlaps_are_those_of_directions():
+    """Of keys in 16 dimensions a quarter; random features begin above it."""
+    k, _ = taught.draw(20, torch.Generator().manual_seed(2))
+    slow = start("features", 64, seeds=20)
+    assert (abs(taught.overlap("matrix", slow, k).mean() - 1 / 4) < 0.01).all()
+    assert (taught.overlap("features", slow, k) > 1 / 4).all()
+    opposite = torch.stack([k[:, 0], -k[:, 0]], 1)
+    assert taught.overlap("matrix", slow, opposite).tolist() == pytest.approx([1] * 20)
 
 
 def test_an_unknown_kind_is_named():

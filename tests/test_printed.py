@@ -106,7 +106,7 @@ WORTH = {
     r"\det(A)": -1,
     r"\operatorname{rank}(u)": 2,
     r"\max(a, b)": 3,
-    r"\mathrm{diag}(u_1)": np.diag([1.0, 2.0]),
+    r"\mathrm{Diag}(u_1)": np.diag([1.0, 2.0]),
     r"\mathrm{tril}(A, -1)": np.tril(A, -1),
     r"\operatorname{softmax}(0 x)": np.full((3, 1), 1 / 3),
     r"\lVert u_1 \rVert^2": 5,

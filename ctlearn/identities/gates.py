@@ -89,7 +89,7 @@ def unrolled(
 @identity(
     title="All tokens at once: the mask holds what is kept between two of them",
     statement=r"D_{i,j} = \prod_{r=j+1}^{i} \alpha_r \quad (i \ge j), \qquad"
-    r" O = \mathrm{diag}(\gamma) Q S_0 + (Q K^\top \odot D) V",
+    r" O = \mathrm{Diag}(\gamma) Q S_0 + (Q K^\top \odot D) V",
     source="yang2024gla; dao2024's 1-semiseparable mask",
     citations=("yang2024gla", "dao2024"),
     equations=("eq-gated-parallel", "def-gate-mask"),

@@ -72,8 +72,8 @@ def _wy_free(*, sign: int = 1, rate: bool = True) -> Sides:
 
 @identity(
     title="A product of writes is the identity less one product of rank C",
-    statement=r"T = (I + \mathrm{tril}(\mathrm{diag}(\beta) K K^\top, -1))^{-1}"
-    r" \mathrm{diag}(\beta), \qquad \prod_{t=1}^{C}"
+    statement=r"T = (I + \mathrm{tril}(\mathrm{Diag}(\beta) K K^\top, -1))^{-1}"
+    r" \mathrm{Diag}(\beta), \qquad \prod_{t=1}^{C}"
     r" (I - \beta_{C+1-t} k_{C+1-t} k_{C+1-t}^\top) = I - K^\top T K",
     source="yang2024deltanet (the WY representation), from memory",
     citations=(*YANG, "bischof1987", "schreiber1989"),
@@ -396,8 +396,8 @@ def _system(mark: str) -> str:
     return (
         rf"u_t = z_t - S_0^\top \mathrm{{diag}}(\gamma{mark}_t) e_t"
         rf" - \sum_{{j=1}}^{{t-1}} (e_t^\top \mathrm{{diag}}(D{mark}_{{t,j}}) k_j) u_j,"
-        r" \qquad o_t = S_0^\top \mathrm{diag}(\gamma_t) q_t"
-        r" + \sum_{j=1}^{t} (q_t^\top \mathrm{diag}(D_{t,j}) k_j) u_j"
+        r" \qquad o_t = S_0^\top \mathrm{Diag}(\gamma_t) q_t"
+        r" + \sum_{j=1}^{t} (q_t^\top \mathrm{Diag}(D_{t,j}) k_j) u_j"
     )
 
 
@@ -415,8 +415,8 @@ def _gated(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
 
 @identity(
     title="Decay conjugates the matrix of a chunk, so W can do without it",
-    statement=r"T_g = \mathrm{diag}(\gamma) T \, \mathrm{diag}(\gamma)^{-1}, \qquad"
-    r" T_g \, \mathrm{diag}(\gamma) K = \mathrm{diag}(\gamma) T K",
+    statement=r"T_g = \mathrm{Diag}(\gamma) T \, \mathrm{Diag}(\gamma)^{-1}, \qquad"
+    r" T_g \, \mathrm{Diag}(\gamma) K = \mathrm{Diag}(\gamma) T K",
     source="yang2025gated, its chunkwise form",
     citations=("yang2025gated",),
     printed={STATEMENT: AsPrinted(numbers=_gated)},

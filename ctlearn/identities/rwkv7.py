@@ -34,9 +34,9 @@ def _printed(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
 @identity(
     title="RWKV-7 in chunks is exact: its old answers solve a triangular system",
     statement=r"r_t = S_{t-1}^\top \kappa_t, \qquad r_t = S_0^\top"
-    r" \mathrm{diag}(\gamma'_t) \kappa_t + \sum_{j=1}^{t-1}"
-    r" (\kappa_t^\top \mathrm{diag}(D'_{t,j}) k_j) v_j - \sum_{j=1}^{t-1}"
-    r" (\kappa_t^\top \mathrm{diag}(D'_{t,j}) (a_j \odot \kappa_j)) r_j",
+    r" \mathrm{Diag}(\gamma'_t) \kappa_t + \sum_{j=1}^{t-1}"
+    r" (\kappa_t^\top \mathrm{Diag}(D'_{t,j}) k_j) v_j - \sum_{j=1}^{t-1}"
+    r" (\kappa_t^\top \mathrm{Diag}(D'_{t,j}) (a_j \odot \kappa_j)) r_j",
     source="ours; for diagonal plus low rank as peng2025goose has it",
     citations=("peng2025goose",),
     printed={

@@ -235,7 +235,6 @@ NAMED: Mapping[str, Callable] = {
     "max": lambda *x: max(x),
     "rank": rank,
     "tr": np.trace,
-    "diag": diagonal,
     "Diag": diagonal,
     "tril": lower_triangle,
     "softmax": _softmax,

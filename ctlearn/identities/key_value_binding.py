@@ -356,18 +356,15 @@ def _printed_sign(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     r" W_0 = 0 \;\Rightarrow\; o(-\eta, v) = -o(\eta, v)",
     source="liu2026",
     citations=LIU,
-    worlds=("rationals", "floats"),
     equations=("eq-sign",),
-    printed={
-        "eq-sign": AsPrinted(numbers=_printed_sign, worlds=("rationals", "floats"))
-    },
+    printed={"eq-sign": AsPrinted(numbers=_printed_sign, at={"symbols": {"T": 2}})},
     chapter=CHAPTER,
     mutants={
         "the squared error": {"loss": "half the squared error"},
         "a last layer that has learned before": {"start": 1},
         "the values keep their sign": {"turned": 1},
     },
-    at={"floats": {"T": 12}},
+    at={"symbols": {"T": 2}, "floats": {"T": 12}},
 )
 def ascent(
     supply: Supply,

@@ -58,7 +58,8 @@ def train(
     for t in range(len(k)):
         f = learners[-1]
         written[t] = -eta[t] * slope(f.read(k[t]), v[t])
-        P = each(lambda p, d, kept=mu[t]: kept * p + d, P, f.gradient(k[t], written[t]))
+        step = f.gradient(k[t], written[t])
+        P = each(lambda p, d, kept=mu[t]: kept * p + d, P, step)
         learners.append(each(np.add, f, P))
     before, after = learners[:-1], learners[1:]
     return Views(

@@ -99,24 +99,24 @@ def _parts(
 
 def _printed_parts(supply: Supply, N: int, d_k: int) -> Numbers:
     x, k, W = _weights(supply, d_k), supply.real("k", N, d_k), supply.real("W", d_k)
-    F, _, _ = _parts(x, k, W)
-    letters = {"F": F, "H": k.T @ k, "W": W, "u": _map(x, k, k @ W)}
+    F, _, even = _parts(x, k, W)
+    letters = {"F": F, "H": k.T @ k, "W": W, "g": even, "u": _map(x, k, k @ W)}
     return Numbers(x | letters)
 
 
 def _printed_error(supply: Supply, N: int, d_k: int) -> Numbers:
     """A rule and its negative, and what a layer makes of the pairs of each."""
     x, k, W = _weights(supply, d_k), supply.real("k", N, d_k), supply.real("W", d_k)
-    F, _, _ = _parts(x, k, W)
-    letters = {"F": F, "H": k.T @ k, "q": supply.real("q", d_k)}
+    F, _, even = _parts(x, k, W)
+    letters = {"F": F, "H": k.T @ k, "g": even, "q": supply.real("q", d_k)}
     draws = [{"W": rule, "u": _map(x, k, k @ rule)} for rule in (W, -W)]
-    return Numbers(x | letters, draws=draws)
+    return Numbers(letters, draws=draws)
 
 
 @identity(
     title="If a rule is as likely as its negative, all but a preconditioned step costs",
-    statement=r"u = F H W + c (W^\top H W) b - B^\top H a, \quad"
-    r" F = c B^\top - b a^\top",
+    statement=r"F = c B^\top - b a^\top, \quad"
+    r" g = c (W^\top H W) b - B^\top H a, \quad u = F H W + g",
     source="ours; mahankali2024 and ahn2023 prove optimality for normal inputs",
     citations=("mahankali2024", "ahn2023"),
     equations=("eq-odd-and-even", "eq-two-parts"),
@@ -180,7 +180,8 @@ def _best(contexts: list[np.ndarray]) -> np.ndarray:
 
 def _printed_best(supply: Supply, N: int, d_k: int) -> Numbers:
     contexts = _contexts(supply, N, d_k)
-    letters = {"F": supply.real("F", d_k, d_k), r"F^\star": _best(contexts)}
+    F, best = supply.real("F", d_k, d_k), _best(contexts)
+    letters = {"F": F, r"F^\star": best, "J": F - best}
     return Numbers(letters, draws=[{"H": H} for H in contexts])
 
 
@@ -198,7 +199,7 @@ def _free_best(*, times: int = 1, kept: int = 1) -> Sides:
 @identity(
     title="The best matrix solves one equation, and any other costs its distance",
     statement=r"\mathbb{E}[(F H - I) (F H - I)^\top] = I - F^\star \mathbb{E}[H] +"
-    r" (F - F^\star) \mathbb{E}[H^2] (F - F^\star)^\top, \quad"
+    r" J \mathbb{E}[H^2] J^\top, \quad J = F - F^\star, \quad"
     r" F^\star \mathbb{E}[H^2] = \mathbb{E}[H]",
     source="ours; least squares",
     citations=("mahankali2024", "ahn2023"),

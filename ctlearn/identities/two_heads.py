@@ -1,8 +1,8 @@
 """Two softmax heads of opposite signs: a difference that is linear attention.
 
-g(tau) is the answer of one head whose scores are tau s_i and whose values are v_i, a
-mean of the values; g(0) is the plain one. Two heads whose scores and values have
-opposite signs answer g(tau) - g(-tau), up to a factor.
+v(tau) is the answer of one head whose scores are tau s_i and whose values are v_i, a
+mean of the values; v(0) is the plain one. Two heads whose scores and values have
+opposite signs answer v(tau) - v(-tau), up to a factor.
 """
 
 from typing import Any
@@ -30,13 +30,13 @@ def _draw(supply: Supply, N: int) -> tuple[np.ndarray, np.ndarray]:
 def _printed(supply: Supply, N: int) -> Numbers:
     s, v = _draw(supply, N)
     letters = {"s": s, "v": v, "N": N, r"\bar{s}": s.sum() / N}
-    return Numbers(letters | {"g": lambda tau: head(tau, s, v)})
+    return Numbers(letters | {r"\hat{v}": lambda tau: head(tau, s, v)})
 
 
 @identity(
     title="Two softmax heads of opposite signs are linear attention, in the limit",
     kind="limit",
-    statement=r"\lim_{\tau \to 0} \frac{g(\tau) - g(-\tau)}{2 \tau} ="
+    statement=r"\lim_{\tau \to 0} \frac{\hat{v}(\tau) - \hat{v}(-\tau)}{2 \tau} ="
     r" \frac{1}{N} \sum_{i=1}^{N} (s_i - \bar{s}) v_i",
     source="ours; he2025 finds trained heads whose values sum to zero",
     citations=("he2025",),

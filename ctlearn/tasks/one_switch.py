@@ -134,7 +134,7 @@ LEARNERS = {
     "MesaNet": Learner(ask_mesa, _FADING),
     "kernel ridge": Learner(
         ask_kernel_ridge,
-        [(tau, ridge * tau) for tau in (0.01, 0.1, 1.0) for ridge in (0.1, 0.3)],
+        [(tau, ridge * tau) for tau in (0.01, 0.1) for ridge in (0.1, 0.3)],
     ),
     "local line": Learner(
         ask_local_linear, tuple(itertools.product((0.03, 0.1, 0.5), (1e-4, 1e-3)))

@@ -54,11 +54,8 @@ class Words(NamedTuple):
 
     def table(self) -> Tensor:
         """Number of the order that order a and then token b make: [orders, tokens]."""
-        number = {order: i for i, order in enumerate(self.orders())}
-        rows = [
-            [number[tuple(a[i] for i in b)] for b in self.tokens()]
-            for a in self.orders()
-        ]
+        tokens, number = self.tokens(), {x: i for i, x in enumerate(self.orders())}
+        rows = [[number[tuple(a[i] for i in b)] for b in tokens] for a in number]
         return torch.tensor(rows)
 
     def odd(self) -> Tensor:
@@ -96,14 +93,13 @@ KINDS = {
 
 
 def draw(
-    words: Words, n: int, T: int, generator: torch.Generator
+    table: Tensor, n: int, T: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Words of T tokens [n, T], and the number of the order after each of them."""
-    times = words.table()
-    word = torch.randint(times.shape[1], (n, T), generator=generator)
+    word = torch.randint(table.shape[1], (n, T), generator=generator)
     product, at = torch.empty_like(word), torch.zeros(n, dtype=torch.long)
     for t in range(T):
-        at = product[:, t] = times[at, word[:, t]]
+        at = product[:, t] = table[at, word[:, t]]
     return word, product
 
 
@@ -204,7 +200,7 @@ def train(
     where = where or setting()
     with on(where):
         generator = where.generator(seed)
-        layers = len(kinds) * where.seeds
+        layers, table = len(kinds) * where.seeds, words.table()
         weights = initial_weights(words, layers, generator)
         slow = [x for name, x in weights.items() if name != "b"]
         groups = [{"params": slow}, {"params": [weights["b"]]}]
@@ -215,7 +211,7 @@ def train(
         for _ in show(range(steps)):
             word, product = (
                 x.view(layers, batch, -1)
-                for x in draw(words, layers * batch, words.length, generator)
+                for x in draw(table, layers * batch, words.length, generator)
             )
             logits = layer(weights, strengths(weights, kinds), word)
             loss = layers * F.cross_entropy(logits.flatten(0, 2), product.flatten())
@@ -224,7 +220,7 @@ def train(
             cut(weights.values())
             adam.step()
             cycle.step()
-        drawn = draw(words, layers * 64, tested, generator)
+        drawn = draw(table, layers * 64, tested, generator)
         word, product = (x.view(layers, 64, tested) for x in drawn)
         with torch.no_grad():
             said = layer(weights, strengths(weights, kinds), word).argmax(-1)

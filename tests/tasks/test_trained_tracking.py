@@ -21,7 +21,8 @@ WORDS = (THREE, FIVE_BY_SWAPS)
 
 @pytest.mark.parametrize("words", WORDS)
 def test_wanted_are_the_products_of_the_word(words):
-    drawn = trained_tracking.draw(words, 20, 12, torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    drawn = trained_tracking.draw(words.table(), 20, 12, generator)
     tokens, orders = np.array(words.tokens()), np.array(words.orders())
     for read, wanted in zip(*(x.numpy() for x in drawn), strict=True):
         assert (orders[wanted] == state_tracking.products(tokens[read])).all()

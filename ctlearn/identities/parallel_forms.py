@@ -394,8 +394,8 @@ def _decayed(supply: Supply, C: int, d_k: int, d_v: int, read_first: bool) -> Nu
 
 def _system(mark: str) -> str:
     return (
-        rf"u_t = z_t - S_0^\top \mathrm{{diag}}(\gamma{mark}_t) e_t"
-        rf" - \sum_{{j=1}}^{{t-1}} (e_t^\top \mathrm{{diag}}(D{mark}_{{t,j}}) k_j) u_j,"
+        rf"u_t = z_t - S_0^\top \mathrm{{Diag}}(\gamma{mark}_t) e_t"
+        rf" - \sum_{{j=1}}^{{t-1}} (e_t^\top \mathrm{{Diag}}(D{mark}_{{t,j}}) k_j) u_j,"
         r" \qquad o_t = S_0^\top \mathrm{Diag}(\gamma_t) q_t"
         r" + \sum_{j=1}^{t} (q_t^\top \mathrm{Diag}(D_{t,j}) k_j) u_j"
     )

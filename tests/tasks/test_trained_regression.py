@@ -139,9 +139,9 @@ def test_heads_that_are_made_have_their_sharpness_and_signs():
 
 def test_training_may_end_in_a_valley_of_its_own():
     """In two dimensions most layers find a matrix of rank one, and stay there."""
-    tasks, two = regression.draw(13, 4000, 8, 2), [1.0, 1.0]
+    tasks, two = regression.draw(13, 2000, 8, 2), [1.0, 1.0]
     trained = train(
-        stack, Lessons(8, two, batch=64), steps=600, rate=0.02, where=ON_A_PROCESSOR
+        stack, Lessons(8, two, batch=64), steps=400, rate=0.02, where=ON_A_PROCESSOR
     )
     errors = regression.errors(trained.learned(tasks), tasks).mean(axis=1)
     _, least = regression.best_step(2, 8, *regression.uniform_moments(1))

@@ -50,7 +50,8 @@ class Visit:
         self.page = page
         self.address = address
         self.faults: list[str] = []
-        page.route("**/*", self._admit)
+        # watched and not routed, which would load everything anew for every page
+        page.on("request", self._look_where)
         page.on("requestfailed", lambda r: self._note(f"failed request: {r.url}"))
         page.on("response", self._look_at)
         page.on("pageerror", lambda error: self._note(f"script error: {error}"))
@@ -68,12 +69,9 @@ class Visit:
     def _note(self, fault: str) -> None:
         self.faults.append(fault)
 
-    def _admit(self, route: Any) -> None:
-        if route.request.url.startswith(self.address):
-            route.continue_()
-            return
-        self._note(f"outside request: {route.request.url}")
-        route.abort()
+    def _look_where(self, request: Any) -> None:
+        if not request.url.startswith((self.address, "data:", "blob:")):
+            self._note(f"outside request: {request.url}")
 
     def _look_at(self, response: Any) -> None:
         if response.status >= 400:

@@ -182,6 +182,17 @@ def test_axe_sees_what_is_wrong(visit, axe):
     assert "button-name" in found
 
 
+def test_what_leaves_the_site_is_seen_and_goes_nowhere(visit):
+    browser = visit()
+    browser.open("book/index.html")
+    assert browser.faults == []
+    call = "fetch('https://example.org/').then(() => 'there', () => 'nowhere')"
+    assert browser.page.evaluate(call) == "nowhere"
+    found = " ".join(browser.faults)
+    assert "outside request: https://example.org/" in found
+    assert "failed request: https://example.org/" in found
+
+
 def test_the_ledger_sorts_and_filters_and_needs_no_script(visit):
     browser = visit()
     browser.open("book/ledger.html")

@@ -101,7 +101,7 @@ def badges(self: HTML5Translator, label: str) -> list[str]:
     if prefix(label) in PLAIN:
         text, title = PLAIN[prefix(label)]
         out.append(f'<span class="verdict {text}" title="{title}">{text}</span>')
-    page = getattr(app.env, "ledger_page", None)
+    page = ledger.page_of(app.env)
     for entry in claims(app)[label]:
         kind = "proved" if ledger.proved(entry) else "sampled"
         text = wording(entry, label, kind)

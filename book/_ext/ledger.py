@@ -30,6 +30,8 @@ SIZE = re.compile(r"\b([A-Za-z])(?:_([a-z]))?(?= [=≤] \d)")
 ROOT = Path(__file__).resolve().parents[2]
 # where the code of the checks lies; the page says so once
 FOLDER = "ctlearn/identities/"
+# what Sphinx notes of the page that has the table
+PAGE = "ledger"
 COLUMNS = ("Statement", "Kind", "How it was checked", "Mutants", "Seconds", "Where")
 
 
@@ -127,7 +129,7 @@ class LedgerTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """The table, which is readable without scripts and sorts with one."""
-        self.env.ledger_page = self.env.docname  # type: ignore[attr-defined]
+        self.env.metadata[self.env.docname][PAGE] = True
         self.env.note_dependency(str(path(self.env.app)))
         rows = [self.row(entry) for entry in entries(self.env.app)]
         if not rows:
@@ -247,12 +249,17 @@ def chapter_page(env: BuildEnvironment, stem: str) -> str | None:
     return pages[0] if pages else None
 
 
+def page_of(env: BuildEnvironment) -> str | None:
+    """The page with the table, once it is read."""
+    return next((name for name, told in env.metadata.items() if PAGE in told), None)
+
+
 def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Turn the links to entries into references, and warn of one to nowhere."""
     known = {entry["name"]: entry for entry in entries(app)}
     for node in list(doctree.findall(ledger_link)):
         name = node["entry"]
-        page = getattr(app.env, "ledger_page", None)
+        page = page_of(app.env)
         text = nodes.Text(
             known[name]["title"]
             if node.astext() == name and name in known
@@ -276,7 +283,7 @@ def add_script(
     app: Sphinx, page: str, _template: str, _context: dict, _doctree: nodes.document
 ) -> None:
     """Sorting and filtering, on the ledger's page alone."""
-    if page == getattr(app.env, "ledger_page", None):
+    if page == page_of(app.env):
         app.add_js_file("ledger.js", loading_method="defer")
 
 

@@ -13,12 +13,14 @@ figure stands in it until then, and where there are no scripts.
 import html
 import json
 import pkgutil
+from abc import ABCMeta, abstractmethod
 from importlib import import_module
 from importlib.resources import files
 from typing import Any, ClassVar
 
 import anywidget
 import traitlets
+from traitlets.traitlets import MetaHasTraits
 
 from ctlearn import explore, plots
 
@@ -75,7 +77,11 @@ def several(low: float, high: float, most: int, **shown: Any) -> traitlets.List:
     return trait.tag(sync=True, setting=True, kind="several", bounds=bounds, **shown)
 
 
-class Explorable(anywidget.AnyWidget):
+class _Meta(ABCMeta, MetaHasTraits):
+    """That of a widget that has abstract methods."""
+
+
+class Explorable(anywidget.AnyWidget, metaclass=_Meta):
     """A figure that reacts; subclasses give it settings, numbers and a stand-in."""
 
     title: ClassVar[str]
@@ -121,13 +127,13 @@ class Explorable(anywidget.AnyWidget):
         """The settings as they stand, by name."""
         return {name: getattr(self, name) for name in self.setting_traits()}
 
+    @abstractmethod
     def numbers(self) -> dict[str, Any]:
         """Every number shown at these settings, from the package's references."""
-        raise NotImplementedError
 
+    @abstractmethod
     def figure(self) -> plots.Figure:
         """The static figure that stands in where the module cannot run."""
-        raise NotImplementedError
 
     def _repr_html_(self) -> str:
         state = html.escape(json.dumps(self.settings), quote=True)

@@ -239,7 +239,7 @@ def _backward_segment(run: _Run, do: Tensor, dS: Tensor) -> tuple[list[Any], Ten
     before, after = run.states[:-1], d_states[1:]
     dq, dg = D.after.from_start_backward(x.q, do @ before.mT)
     dk, dg_k = D.to_end_backward(x.k, run.R @ after.mT)
-    dP = do @ run.R.mT
+    dP = (do @ run.R.mT).tril_()
     dg_pairs = D.after.pairs_backward(x.q, x.k, P, dP, dq, dk)
     gates = [dg, dg_k, dg_pairs, D.whole_backward(before, after)]
     de = dbeta = None

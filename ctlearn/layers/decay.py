@@ -36,7 +36,7 @@ class Seen(ABC):
     def pairs_backward(
         self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor, dx: Tensor, dy: Tensor
     ) -> Tensor | None:
-        """For dW, the gradient of the pairs W; above the diagonal it is not read.
+        """For dW, the gradient of the pairs W, zero above the diagonal.
 
         Those of x and y are added to dx and dy, that of the decay is returned.
         """
@@ -105,7 +105,7 @@ class NoDecay(Seen, Decay):
         self, x: Tensor, y: Tensor, W: Tensor, dW: Tensor, dx: Tensor, dy: Tensor
     ) -> Tensor | None:
         """Those of a product of matrices."""
-        _add_gradients(x, y, dW.tril_(), dx, dy)
+        _add_gradients(x, y, dW, dx, dy)
         return None
 
     def from_start(self, x: Tensor) -> Tensor:

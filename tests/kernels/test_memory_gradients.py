@@ -216,7 +216,7 @@ def test_gradients_of_any_strides(gates, drawn):
     """Case 34: of a sum, whose gradient is one number expanded, of transposes, and of
     gates that are one of all heads.
     """
-    x = drawn(13, gates, "own", d=(16, 16))
+    x = drawn(17, gates, "own", d=(16, 16))
     plain = {n: a.clone().requires_grad_() for n, a in x.items()}
     first = {n: a.mT if n == "S" else a.transpose(1, 2) for n, a in x.items()}
     first = {n: a.contiguous().requires_grad_() for n, a in first.items()}

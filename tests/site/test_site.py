@@ -35,10 +35,14 @@ def violations(page, axe):
 
 
 # A row of a table, a formula or code goes if what stood before it has all the kinds of
-# element that it has, by tag, class and those of all it stands in: axe would say of it
-# what it says of them. Of a formula's parts those count that have their own colour.
+# element that it has: axe would say of it what it says of them. A kind is a tag, class
+# and style, the names of all attributes, whether there is text, and the kinds of all
+# that it stands in. Of a formula's parts those count that have their own colour.
 REPEATED = """() => {
-    const own = e => `${e.tagName}.${e.className.baseVal ?? e.className}`;
+    const own = e => [
+        e.tagName, e.getAttribute("class"), e.getAttribute("style"),
+        e.getAttributeNames().sort(), e.textContent.trim() !== "",
+    ].join(" ");
     const seen = new Set(), kinds = new Map();
     const kind = e => {
         if (!e || e.tagName === "ARTICLE") return "";
@@ -180,6 +184,34 @@ def test_axe_sees_what_is_wrong(visit, axe):
     found = " ".join(violations(browser.page, axe))
     assert "color-contrast" in found
     assert "button-name" in found
+
+
+@pytest.mark.parametrize(
+    ("odd", "rule"),
+    [
+        ('<td><p style="color: #bbb">pale</p></td>', "color-contrast"),
+        ('<td><p class="pale">pale</p></td>', "color-contrast"),
+        ("<td><p><button></button></p></td>", "button-name"),
+        ('<td><p><img src="data:," width="9"></p></td>', "image-alt"),
+    ],
+)
+def test_of_rows_that_are_alike_the_odd_one_stays(visit, axe, odd, rule):
+    plain = (
+        '<td><p>text <button>name</button> <img src="data:," width="9" alt="a">'
+        "</p></td>"
+    )
+    rows = "".join(f"<tr>{cell}</tr>" for cell in [plain] * 9 + [odd, plain])
+    browser = visit()
+    browser.open("book/bibliography.html")
+    browser.page.add_style_tag(content=".pale {color: #bbb}")
+    browser.page.evaluate(
+        "rows => document.querySelector('article').insertAdjacentHTML("
+        "'beforeend', `<table id=odd>${rows}</table>`)",
+        rows,
+    )
+    browser.page.evaluate(REPEATED)
+    assert browser.page.locator("#odd tr").count() == 2
+    assert rule in " ".join(violations(browser.page, axe))
 
 
 def test_what_leaves_the_site_is_seen_and_goes_nowhere(visit):

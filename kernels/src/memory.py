@@ -229,11 +229,9 @@ class Run:
     ) -> None:
         self.tokens, self.erase = tokens, erase
         self.B, self.T, self.H, self.d_k = tokens.k.shape
-        self.d_v = tokens.z.shape[-1]
-        # what is shorter than a chunk is not filled up to one
-        self.C = min(chunk_size, max(16, triton.next_power_of_2(self.T)))
+        self.d_v, self.C = tokens.z.shape[-1], chunk_size
         self.late = int(read_first)
-        self.chunks = self.B * self.H * triton.cdiv(self.T, self.C)
+        self.chunks = self.B * self.H * triton.cdiv(self.T, chunk_size)
         gate = tokens.log_decay
         self.by_channel = gate is not None and gate.dim() == 4
         self.by = " by channel" if self.by_channel else ""

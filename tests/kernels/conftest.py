@@ -111,6 +111,12 @@ if INTERPRETED:
     patch_once(triton.runtime.interpreter, triton.language)
 
 
+@pytest.fixture(scope="session")
+def filled() -> Callable[[int], int]:
+    """The chunk that so many tokens nearly fill, for what is not filled costs time."""
+    return lambda T: min(64, max(16, 1 << (T - 1).bit_length()))
+
+
 @pytest.fixture(params=SHAPES, ids=str)
 def shape(request: pytest.FixtureRequest) -> tuple[int, tuple[int, int]]:
     """A number of tokens, and the sizes of keys and values."""
@@ -148,6 +154,24 @@ def grids(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     def recorded(kernel: Any, grid: tuple) -> Any:
         seen.append(grid)
         return launcher(kernel, grid)
+
+    monkeypatch.setattr(KernelInterface, "__getitem__", recorded)
+    return seen
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What all launches fix before they compile, as they come."""
+    from triton.runtime.jit import KernelInterface
+
+    seen, launcher = [], KernelInterface.__getitem__
+
+    def recorded(kernel: Any, grid: tuple) -> Any:
+        def launch(*arguments: Any, **fixed: Any) -> Any:
+            seen.append({"kernel": kernel.__name__, **fixed})
+            return launcher(kernel, grid)(*arguments, **fixed)
+
+        return launch
 
     monkeypatch.setattr(KernelInterface, "__getitem__", recorded)
     return seen

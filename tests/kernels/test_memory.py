@@ -28,13 +28,13 @@ def held(found, truth, own, gap):
 
 @pytest.mark.parametrize("erase", ERASE)
 @pytest.mark.parametrize("gates", GATES)
-def test_float32(gates, erase, shape, drawn, by_recurrence, by_torch, gap):
+def test_float32(gates, erase, shape, drawn, filled, by_recurrence, by_torch, gap):
     """Cases 13, 15 and 35: buffers start as NaN, and beyond T there is none to read."""
     T, d = shape
     heads = (1, 2) if T > 16 else (2, 2)
     x = drawn(T, gates, erase, d=d, heads=heads)
     for read_first in (False, True) if erase == "own" else (False,):
-        found = memory.chunkwise(**x, read_first=read_first)
+        found = memory.chunkwise(**x, read_first=read_first, chunk_size=filled(T))
         truth = by_recurrence(x, read_first=read_first)
         held(found, truth, by_torch(x, read_first=read_first), gap)
         assert max(map(gap, found, truth)) < 5e-6
@@ -63,6 +63,27 @@ def test_the_chunk_size_changes_nothing(gates, size, drawn, gap):
     for a, b in zip(
         memory.chunkwise(**x, chunk_size=size), memory.chunkwise(**x), strict=True
     ):
+        assert gap(a, b) < 1e-6
+
+
+@pytest.mark.parametrize("gates", GATES)
+def test_nothing_is_chosen_by_the_length(gates, drawn, chosen):
+    """Case 42: what is compiled for one length serves all others."""
+    kinds = []
+    for T in (3, 70, 130):
+        chosen.clear()
+        memory.chunkwise(**drawn(T, gates, "own", heads=(1, 1)))
+        kinds.append(list(chosen))
+    assert kinds[0] == kinds[1] == kinds[2] != []
+
+
+@pytest.mark.parametrize("gates", GATES)
+def test_narrow_tiles_change_nothing(gates, drawn, gap, monkeypatch):
+    """Case 42: a launch decides how fast, and not what."""
+    x = drawn(33, gates, "own", heads=(1, 2), d=(16, 40))
+    found, real = memory.chunkwise(**x), memory.launch
+    monkeypatch.setattr(memory, "launch", lambda *given: real(*given)._replace(V=16))
+    for a, b in zip(memory.chunkwise(**x), found, strict=True):
         assert gap(a, b) < 1e-6
 
 

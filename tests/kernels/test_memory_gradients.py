@@ -1,6 +1,7 @@
 """The kernels' gradients are those of the float64 recurrence, every one of them."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -61,15 +62,16 @@ def held(found, truth, own, gap, least=FLOOR):
 
 
 @pytest.mark.parametrize("gates", GATES)
-def test_float32(gates, shape, drawn, by_recurrence, by_torch, gap):
+def test_float32(gates, shape, drawn, filled, by_recurrence, by_torch, gap):
     """Cases 13 and 21: with a first state, and the last one in the loss."""
     T, d = shape
+    kernel = partial(by_kernel, chunk_size=filled(T))
     erase, read_first = ORDERS[(T + 2 * GATES.index(gates)) % 5]
     x = drawn(T, gates, erase, d=d, heads=(1, 2) if T > 17 else (2, 1))
     weights = weights_like(x)
     found, truth, own = (
         gradients(form, x, weights, read_first=read_first)
-        for form in (by_kernel, by_recurrence, by_torch)
+        for form in (kernel, by_recurrence, by_torch)
     )
     held(found, truth, own, gap)
     assert max(gap(a, truth[n]) for n, a in found.items()) < 2e-5
@@ -221,8 +223,8 @@ def test_gradients_of_any_strides(gates, drawn):
     first = {n: a.mT if n == "S" else a.transpose(1, 2) for n, a in x.items()}
     first = {n: a.contiguous().requires_grad_() for n, a in first.items()}
     turned = {n: a.mT if n == "S" else a.transpose(1, 2) for n, a in first.items()}
-    memory.chunkwise(**plain)[0].sum().backward()
-    memory.chunkwise(**turned)[0].sum().backward()
+    for inputs in (plain, turned):
+        memory.chunkwise(**inputs, chunk_size=32)[0].sum().backward()
     for name, a in first.items():
         found = a.grad.mT if name == "S" else a.grad.transpose(1, 2)
         assert torch.equal(found, plain[name].grad), name
@@ -238,7 +240,7 @@ def test_gradients_of_what_is_expanded(gates, drawn):
             n: x[n][:, :, :1].clone().requires_grad_() for n in ("log_decay", "beta")
         }
         every = {n: laid_out(a.expand_as(x[n])) for n, a in one.items()}
-        memory.chunkwise(**(x | every))[0].sum().backward()
+        memory.chunkwise(**(x | every), chunk_size=16)[0].sum().backward()
         return [a.grad for a in one.values()]
 
     for a, b in zip(of_one(lambda a: a), of_one(torch.Tensor.contiguous), strict=True):
@@ -252,7 +254,8 @@ def test_gradients_at_the_ends_of_beta(beta, gates, erase, drawn, by_recurrence,
     x = drawn(13, gates, erase, heads=(1, 2))
     x["beta"] = torch.full_like(x["beta"], beta)
     weights = weights_like(x)
-    found, truth = (gradients(f, x, weights) for f in (by_kernel, by_recurrence))
+    kernel = partial(by_kernel, chunk_size=16)
+    found, truth = (gradients(f, x, weights) for f in (kernel, by_recurrence))
     for name, a in found.items():
         assert gap(a, truth[name]) < 2e-5, name
         # what is neither written nor erased has no say
@@ -303,7 +306,8 @@ def test_the_operators_keep_their_contract(gates, erase, drawn):
 def test_compiled_whole_it_is_the_same(gates, erase, drawn):
     x = drawn(5, gates, erase, d=(8, 4), heads=(1, 2))
     weights = weights_like(x)
-    compiled = torch.compile(by_kernel, fullgraph=True, backend="aot_eager")
-    found, eager = (gradients(f, x, weights) for f in (compiled, by_kernel))
+    kernel = partial(by_kernel, chunk_size=16)
+    compiled = torch.compile(kernel, fullgraph=True, backend="aot_eager")
+    found, eager = (gradients(f, x, weights) for f in (compiled, kernel))
     for name, a in found.items():
         assert torch.equal(a, eager[name]), name

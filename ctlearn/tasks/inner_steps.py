@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ctlearn.inner import each
 from ctlearn.layers.lact import Coefficients, GatedUnit, newton_schulz
-from ctlearn.tasks.training import ON_A_PROCESSOR, Setting, cut, on, setting
+from ctlearn.tasks.training import ON_A_PROCESSOR, Setting, cut, on, one_cycle, setting
 
 NAMES, TOLD, D, FEATURES = 24, 16, 16, 12
 # What a step size is at most; all three matrices together run away at the larger one.
@@ -171,18 +171,12 @@ def train(
         weights = initial_weights(where.seeds, generator)
         if turned:
             weights["v"].data.neg_()
-        adam = torch.optim.Adam(weights.values(), lr=rate, betas=(0.9, 0.99))
-        updates *= where.longer
-        cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rate, updates)
-        for _ in range(updates):
+        for _ in one_cycle([(weights.values(), rate)], updates * where.longer):
             lessons = draw(where.seeds, batch, names, generator)
             answers, _ = layer(weights, how, lessons, how.steps, ALL)
-            adam.zero_grad()
             # a sum over seeds, so that each sees its own mean
             _errors(answers, lessons).sum().backward()
             cut(weights.values())
-            adam.step()
-            cycle.step()
         return {name: w.detach().cpu() for name, w in weights.items()}
 
 

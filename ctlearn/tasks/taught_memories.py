@@ -23,7 +23,7 @@ from torch import Tensor
 from ctlearn.layers import inner
 from ctlearn.layers.inner import Affine
 from ctlearn.tasks.deep_memories import KINDS, Memories, errors
-from ctlearn.tasks.training import Setting, cut, on, setting
+from ctlearn.tasks.training import Setting, cut, on, one_cycle, setting
 
 D, PAIRS, INNER_BATCH = 16, 64, 16
 
@@ -127,18 +127,12 @@ def teach(
         keys, _ = draw(where.seeds, generator)
         before = overlap(kind, slow, keys)
         slow = Slow(*(x.requires_grad_() for x in slow))
-        steps *= where.longer
-        groups = [{"params": slow[:-1]}, {"params": [slow.log_beta]}]
-        adam = torch.optim.Adam(groups, lr=rate, betas=(0.9, 0.99))
-        cycle = torch.optim.lr_scheduler.OneCycleLR(adam, [rate, 3 * rate], steps)
-        for _ in range(steps):
+        groups = [(slow[:-1], rate), ([slow.log_beta], 3 * rate)]
+        for _ in one_cycle(groups, steps * where.longer):
             k, v = draw(where.seeds * batch, generator)
             found = recalled(memories(kind, slow, batch), k, v)
-            adam.zero_grad()
             (found.sum() / batch).backward()
             cut(slow)
-            adam.step()
-            cycle.step()
         with torch.no_grad():
             angles = before, overlap(kind, slow, keys)
         errors_after = _tested(kind, slow, draw(64 * where.seeds, generator))

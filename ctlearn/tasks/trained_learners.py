@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ctlearn.layers import inner, memory
 from ctlearn.layers.inner import Affine, Training
-from ctlearn.tasks.training import Setting, cut, on, setting
+from ctlearn.tasks.training import Setting, cut, on, one_cycle, setting
 
 D, T = 8, 32  # size of all vectors, and pairs of a sequence
 STARTS = ("from zero", "from a learned start")
@@ -146,15 +146,9 @@ def train(
 
         steps *= where.longer
         *others, log_beta = weights.values()
-        groups = [{"params": others}, {"params": [log_beta]}]
-        adam = torch.optim.Adam(groups, lr=rate, betas=(0.9, 0.99))
-        cycle = torch.optim.lr_scheduler.OneCycleLR(adam, [rate, 5 * rate], steps)
-        for _ in range(steps):
-            adam.zero_grad()
+        for _ in one_cycle([(others, rate), ([log_beta], 5 * rate)], steps):
             missed(batch).mean(1).sum().backward()
             cut(weights.values())
-            adam.step()
-            cycle.step()
         with torch.no_grad():
             shape = len(shares), len(STARTS), seeds
             errors = missed(256).double().cpu().view(*shape, T)

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ctlearn.layers import memory
-from ctlearn.tasks.training import Setting, on, setting
+from ctlearn.tasks.training import Setting, on, one_cycle, setting
 
 NAMES, VALUES = 16, 16
 ASK, NEW = VALUES, VALUES + 1  # marks behind the values
@@ -209,19 +209,14 @@ def train(
             return Sequences(*(x.view(where.seeds, n, -1) for x in drawn))
 
         steps = task.steps * where.longer
-        adam = torch.optim.Adam(weights.values(), lr=rate, betas=(0.9, 0.99))
-        cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rate, steps)
-        for _ in range(steps):
+        for _ in one_cycle([(weights.values(), rate)], steps):
             drawn = sequences(batch)
             logits, _ = layer(weights, kind, drawn.names, drawn.marks)
             # a mean over all seeds: times their number, each sees its own mean
             loss = where.seeds * F.cross_entropy(
                 logits.flatten(0, 2), drawn.wanted.flatten(), ignore_index=-1
             )
-            adam.zero_grad()
             loss.backward()
-            adam.step()
-            cycle.step()
         return _tested(weights, kind, sequences(256))
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ctlearn.tasks.in_context_regression import Tasks
-from ctlearn.tasks.training import Setting, cut, on, setting
+from ctlearn.tasks.training import Setting, cut, descent, on, setting
 
 Form = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -151,7 +151,7 @@ def train(
     rate: float = 0.01,
     seed: int = 0,
     where: Setting | None = None,
-    show: Callable[[range], Iterable] = iter,
+    show: Callable[[range], Iterable[int]] = iter,
 ) -> Trained:
     """Train `parts` layers or heads on tasks that are never seen twice.
 
@@ -166,17 +166,14 @@ def train(
         shape = (where.seeds, parts, d + 1, d + 1)
         V, M = (_SMALL * torch.randn(shape, generator=generator) for _ in range(2))
         adam = torch.optim.Adam([V.requires_grad_(), M.requires_grad_()], lr=rate)
-        steps = steps * where.longer
+        steps *= where.longer
         cosine = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
-        for _ in show(range(steps)):
+        for _ in descent(adam, cosine, steps, show):
             w, x, asked = _draw(lessons, where.seeds, generator)
             answers = form(V, M, torch.cat([x, x @ w], dim=-1), asked)
             off = answers - (asked @ w)[..., 0]
-            adam.zero_grad()
             off.square().mean((1, 2)).sum().backward()
             cut([V, M])
-            adam.step()
-            cosine.step()
         return Trained(form, V.detach(), M.detach())
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ctlearn.layers import inner
 from ctlearn.layers.inner import Affine, Training
-from ctlearn.tasks.training import Setting, cut, on, setting
+from ctlearn.tasks.training import Setting, cut, on, one_cycle, setting
 
 HIDDEN, D_V, T = 24, 2, 24
 PERIODS = 2
@@ -106,16 +106,10 @@ def teach(
         start = Start(
             *(w.requires_grad_() for w in random_start(where.seeds, generator))
         )
-        steps *= where.longer
-        adam = torch.optim.Adam(start, lr=rate, betas=(0.9, 0.99))
-        cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rate, max(steps, 1))
-        for _ in range(steps):
-            adam.zero_grad()
+        for _ in one_cycle([(start, rate)], steps * where.longer):
             told = draw(where.seeds, batch, generator)
             missed(start, told, beta, both=both).mean((1, 2)).sum().backward()
             cut(start)
-            adam.step()
-            cycle.step()
         return Start(*(w.detach().cpu() for w in start))
 
 

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ctlearn.tasks.training import Setting, cut, on, setting
+from ctlearn.tasks.training import Setting, cut, on, one_cycle, setting
 
 HEADS, D, HIDDEN = 4, 4, 32
 MOST_STEPS = 2
@@ -203,23 +203,16 @@ def train(
         layers, table = len(kinds) * where.seeds, words.table()
         weights = initial_weights(words, layers, generator)
         slow = [x for name, x in weights.items() if name != "b"]
-        groups = [{"params": slow}, {"params": [weights["b"]]}]
-        adam = torch.optim.Adam(groups, lr=rate, betas=(0.9, 0.99))
-        steps = words.steps * where.longer
-        rates = [rate, FASTER * rate]
-        cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rates, steps)
-        for _ in show(range(steps)):
+        groups = [(slow, rate), ([weights["b"]], FASTER * rate)]
+        for _ in one_cycle(groups, words.steps * where.longer, show):
             word, product = (
                 x.view(layers, batch, -1)
                 for x in draw(table, layers * batch, words.length, generator)
             )
             logits = layer(weights, strengths(weights, kinds), word)
             loss = layers * F.cross_entropy(logits.flatten(0, 2), product.flatten())
-            adam.zero_grad()
             loss.backward()
             cut(weights.values())
-            adam.step()
-            cycle.step()
         drawn = draw(table, layers * 64, tested, generator)
         word, product = (x.view(layers, 64, tested) for x in drawn)
         with torch.no_grad():

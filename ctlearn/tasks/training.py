@@ -1,10 +1,11 @@
 """What a machine trains: five layers of each kind on a processor, more on a GPU.
 
 The chapters' training cells are the same everywhere: what they call asks `setting()`,
-and draws and trains inside `on(...)` it.
+and draws and trains inside `on(...)` it, one turn of `one_cycle` or `descent` after
+another.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
@@ -47,6 +48,41 @@ def on(given: Setting) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
+
+
+def descent(
+    optimiser: torch.optim.Optimizer,
+    schedule: torch.optim.lr_scheduler.LRScheduler,
+    steps: int,
+    show: Callable[[range], Iterable[int]] = iter,
+) -> Iterator[int]:
+    """Take a step after each turn of a loop, which leaves the gradients, and count.
+
+    They are cleared before each turn. `show` may show how far the steps are.
+    """
+    for step in show(range(steps)):
+        optimiser.zero_grad()
+        yield step
+        optimiser.step()
+        schedule.step()
+
+
+def one_cycle(
+    groups: Sequence[tuple[Iterable[torch.Tensor], float]],
+    steps: int,
+    show: Callable[[range], Iterable[int]] = iter,
+) -> Iterator[int]:
+    """The same by Adam, each group of weights at a rate that goes up and down once.
+
+    The rate given is the highest. Raises ValueError for a number of steps below 0.
+    """
+    rates = [rate for _, rate in groups]
+    adam = torch.optim.Adam(
+        [{"params": list(weights)} for weights, _ in groups], betas=(0.9, 0.99)
+    )
+    # a cycle of no steps is refused, and no training is not
+    cycle = torch.optim.lr_scheduler.OneCycleLR(adam, rates, steps or 1)
+    return descent(adam, cycle, steps, show)
 
 
 def cut(weights: Iterable[torch.Tensor]) -> None:

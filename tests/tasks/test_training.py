@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from ctlearn.tasks.training import ON_A_GPU, ON_A_PROCESSOR, cut, on, setting
+from ctlearn.tasks.training import (
+    ON_A_GPU,
+    ON_A_PROCESSOR,
+    cut,
+    on,
+    one_cycle,
+    setting,
+)
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -41,3 +48,30 @@ def test_gradients_are_cut_for_each_layer_over_all_its_weights():
     cut([*weights, torch.zeros(2, 1, requires_grad=True)])
     assert weights[0].grad.flatten().tolist() == pytest.approx([0.6, 0, 0, 0, 0.3, 0])
     assert weights[1].grad.flatten().tolist() == pytest.approx([0.8, 0.4])
+
+
+def test_rates_go_up_and_down_once_and_groups_have_their_own():
+    """While the slopes stay the same, Adam moves a weight by about its rate."""
+    slow, fast = (torch.zeros(3, requires_grad=True) for _ in range(2))
+    moves = []
+    for turn in one_cycle([([slow], 0.1), ([fast], 0.5)], 20):
+        assert turn == len(moves)
+        assert slow.grad is None
+        moves.append(slow.detach().clone())
+        (slow.sum() + 3 * fast.sum()).backward()
+    assert torch.allclose(fast, 5 * slow)
+    sizes = (torch.stack(moves) - torch.stack([*moves[1:], slow.detach()]))[:, 0]
+    top = int(sizes.argmax())
+    # less than the rate, since momentum falls while the rate goes up
+    assert 0.05 < sizes[top] < 0.1
+    assert 0 < top < 19
+    assert (sizes[:top].diff() > 0).all()
+    assert (sizes[top:].diff() < 0).all()
+    assert sizes[-1] < 0.001
+
+
+def test_no_steps_leave_the_weights_and_fewer_are_refused():
+    weight = torch.ones(1, requires_grad=True)
+    assert list(one_cycle([([weight], 0.1)], 0)) == []
+    with pytest.raises(ValueError, match="total_steps"):
+        one_cycle([([weight], 0.1)], -1)

@@ -140,9 +140,9 @@ def _two_rules(
     _, end = mesa_net.recurrent(k, k, v, log_decay=log_decay, **given)
     old = np.asarray(log_decay[N:]).sum() if fades else 0 * log_decay[0]
     first = {"beta": given["beta"][:N], "ridges": given["ridges"]}
-    before = mesa_net.recurrent(k[:N], k[:N], v[:N], log_decay=log_decay[:N], **first)[
-        1
-    ]
+    _, before = mesa_net.recurrent(
+        k[:N], k[:N], v[:N], log_decay=log_decay[:N], **first
+    )
     moments = exp(np.asarray(old)) * before.H
     W = np.array([solve(end.H, column) for column in end.S.T]).T
     return rules, W, moments, end.H - exp(np.asarray(log_decay[N:].sum())) * before.H

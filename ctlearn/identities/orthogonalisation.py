@@ -16,11 +16,13 @@ CHAPTER = "13_deep_memories"
 def _factors(supply: Supply, N: int, d_k: int, d_v: int) -> tuple[Any, ...]:
     """U and Y of orthonormal columns and N singular values: G = U Diag(s) Y'."""
     rank = min(N, d_k, d_v)
-    U, Y = (
-        orthonormal(supply.positive(name, d, d))[:rank].T
-        for name, d in (("U", d_k), ("Y", d_v))
-    )
+    U, Y = _columns(supply, "U", d_k, rank), _columns(supply, "Y", d_v, rank)
     return U, Y, supply.positive("s", rank)
+
+
+def _columns(supply: Supply, name: str, d: int, rank: int) -> np.ndarray:
+    """Orthonormal ones, [d, rank]."""
+    return orthonormal(supply.positive(name, d, d))[:rank].T
 
 
 def _step(supply: Supply, G: np.ndarray, a: Any, b: Any, c: Any) -> np.ndarray:
@@ -129,7 +131,7 @@ def steepest(
     U, Y, s = _factors(supply, N, d_k, d_v)
     G, rank = (U * s) @ Y.T, len(s)
     bound = s.max() if largest else s.sum()
-    left, right = _other(supply, "L", d_k, rank), _other(supply, "R", d_v, rank)
+    left, right = _columns(supply, "L", d_k, rank), _columns(supply, "R", d_v, rank)
     shares = supply.rate("r", rank)
     drawn = size * (left * shares) @ right.T
     # the best one is among them, and so the bound is met
@@ -139,7 +141,3 @@ def steepest(
         "itself": (np.asarray((other * G).sum()), np.asarray(bound)),
         "met": (np.asarray(s.sum()), np.asarray(((U @ Y.T) * G).sum() / best)),
     }
-
-
-def _other(supply: Supply, name: str, d: int, rank: int) -> np.ndarray:
-    return orthonormal(supply.positive(name, d, d))[:rank].T

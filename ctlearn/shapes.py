@@ -144,6 +144,13 @@ _SYMBOLS = (
         meaning="the overlaps of all stored keys, K Kᵀ",
         elsewhere="Gram matrix",
     ),
+    Symbol(
+        name="unit",
+        tex="I",
+        role="decay",
+        meaning="the unit matrix, of the size that fits: it keeps everything as it is",
+        elsewhere="identity matrix",
+    ),
     # arguments, in the order of action: the tokens, what is seen, what forgets, what
     # is compared, what writes, how it is asked, and the state
     Symbol(

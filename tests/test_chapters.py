@@ -37,9 +37,15 @@ def heading(pattern):
     return lambda cell: cell.cell_type == "markdown" and bool(found.search(cell.source))
 
 
+CARD = re.compile(
+    r":class: chapter-card\n\n"
+    r"You will be able to\n: .*\.\n\n"
+    r"You need\n: .*\.\n\n"
+    r"Time\n: about \d+ minutes to read, \d+ seconds to run, on a CPU\b"
+)
 # the parts of a chapter in the order in which each first appears, and how it is known
 PARTS = {
-    "a card of what it needs": has(":class: chapter-card"),
+    "a card of what it needs": lambda c: has("")(c) and bool(CARD.search(c.source)),
     "a figure before anything is derived": lambda c: "<figure" in html(c),
     "a prediction": has(":class: predict"),
     "a labelled equation": has("$$ ("),
@@ -55,7 +61,8 @@ ANYWHERE = {
 LAST = {
     "what it does not say": heading("What this does not say"),
     "exercises": heading("Exercises"),
-    "what to keep": lambda c: has(":class: keep")(c) or heading("What to keep")(c),
+    "what to keep": has(":::{admonition} What to keep\n:class: keep\n\n- "),
+    "sources": heading("Sources$"),
 }
 
 
@@ -171,12 +178,17 @@ def with_words(words):
 def card_last(notebook):
     """Put the card behind all else."""
     cells = notebook.cells
-    at = next(i for i, cell in enumerate(cells) if has(":class: chapter-card")(cell))
+    at = next(
+        i for i, cell in enumerate(cells) if PARTS["a card of what it needs"](cell)
+    )
     cells.append(cells.pop(at))
 
 
 FAULTS = {
     "no card": (without(":class: chapter-card"), "no part is a card"),
+    "a card that gives no time": (without("minutes to read"), "no part is a card"),
+    "no box at the end": (without(":class: keep"), "no part is what to keep"),
+    "no sources": (without("## Sources"), "no part is sources"),
     "nothing to predict": (without(":class: predict"), "no part is a prediction"),
     "no label": (without("$$ ("), "no part is a labelled equation"),
     "nothing said of limits": (without("## What this does not say"), "no part is what"),

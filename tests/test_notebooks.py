@@ -9,6 +9,7 @@ import copy
 import re
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import nbformat
@@ -28,37 +29,10 @@ MACHINE = re.compile(
 WARNED = re.compile(r"\b\w*Warning\b|Traceback \(most recent call last\)")
 HASHED = re.compile(r"[0-9a-f]{16,}|_images/|\.(?:png|svg)$")
 INTERACT = {"interact", "interact_manual", "interactive", "interactive_output"}
-GREEK = {
-    rf"\{name}"
-    for name in (
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "pi",
-        "rho",
-        "sigma",
-        "tau",
-        "phi",
-        "chi",
-        "psi",
-        "omega",
-        "ell",
-        "Delta",
-        "Gamma",
-        "Lambda",
-        "Phi",
-    )
-}
+# a letter, as the grammar of the book's equations knows it
+GRAMMAR = (files("ctlearn.printed") / "grammar.lark").read_text(encoding="utf-8")
+LETTER = re.search(r"^LETTER: /(.*)/$", GRAMMAR, re.MULTILINE)[1]
+NAMES = r"\\(?:begin|end|text|mathrm|mathbb|operatorname)\*?\{[^}]*\}"
 LONGEST = 25  # lines of one function or cell that a page holds at once
 
 
@@ -175,26 +149,30 @@ def lint_alt(notebook):
 def lint_letters(notebook):
     """Each letter of a labelled equation is on the notation page, or was introduced.
 
-    A letter is introduced by a formula in a line of text of the same chapter; one that
-    a sum or a limit binds needs no introduction.
+    A letter is introduced by a formula in a line of text that comes before, or right
+    behind; by an equation before; or by the definition on whose left it stands. One
+    that a sum or a limit binds needs no introduction.
     """
-    known = {letter for s in GLOSSARY.values() for letter in letters(s.tex)}
+    known = set().union(*(letters(symbol.tex) for symbol in GLOSSARY.values()))
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
-    prose = "\n".join(cells)
-    for inline in re.findall(r"(?<!\$)\$([^$]+)\$(?!\$)", prose):
-        known |= letters(inline)
-    for tex, label in re.findall(r"\$\$([^$]+)\$\$ \(([\w-]+)\)", prose):
+    parts = re.split(r"\$\$([^$]+)\$\$(?: \(([\w-]+)\))?", "\n\n".join(cells))
+    for text, tex, label, after in zip(*(parts[i::3] for i in range(4)), strict=False):
+        behind = after.lstrip().partition("\n\n")[0]
+        for inline in re.findall(r"\$([^$]+)\$", f"{text} {behind}"):
+            known |= letters(inline)
         bound = re.findall(r"\\(?:sum|prod|lim|max|min)_\{([^}]*)\}", tex)
+        if (label or "").startswith("def-"):
+            bound += re.findall(r"(?:^|\\\\)([^=]*)=", tex)
         unknown = letters(tex) - known - letters(" ".join(bound))
-        if unknown:
+        if label and unknown:
             yield f"{label}: {sorted(unknown)} has not been introduced"
+        known |= letters(tex)
 
 
 def letters(tex):
-    """The letters of a formula, Greek ones by their names."""
-    names = r"\\(?:begin|end|text|mathrm|mathbb|operatorname)\{[^}]*\}"
-    found = re.findall(r"\\[A-Za-z]+|[A-Za-z]", re.sub(names, " ", tex))
-    return {name for name in found if len(name) == 1 or name in GREEK}
+    r"""The letters of a formula with their accents: v, \phi, \hat{v}, k'."""
+    found = re.finditer(rf"({LETTER})|\\[A-Za-z]+", re.sub(NAMES, " ", tex))
+    return {re.sub(r"[\s{}]", "", match[1]) for match in found if match[1]}
 
 
 def attribute(tag, name):
@@ -413,6 +391,14 @@ FAULTS = {
     "letter from nowhere": (
         set_markdown("Words.\n\n$$\no_t = \\chi q_t\n$$ (def-x)"),
         "['\\\\chi'] has not been introduced",
+    ),
+    "letter too soon": (
+        set_markdown("Words.\n\n$$\ny = 1\n$$ (eq-x)\n\nThen.\n\nHere is $y$."),
+        "['y'] has not been introduced",
+    ),
+    "accent from nowhere": (
+        set_markdown("Of $x$.\n\n$$\n\\tilde{x} = x\n$$ (eq-x)"),
+        "['\\\\tildex'] has not been introduced",
     ),
     "no alt": (set_markdown("Words.\n\n![](a.svg)"), "alt text is ''"),
     "alt is a file": (

@@ -81,7 +81,11 @@ def _chunk_claim(read_first: bool) -> Callable[..., dict[str, Sides]]:
 
 
 def _chunkwise_is_exact(
-    name: str, order: str, statement: str, read_first: bool
+    name: str,
+    order: str,
+    statement: str,
+    read_first: bool,
+    equations: tuple[str, ...] = (),
 ) -> Identity:
     return Identity(
         name=f"memory-chunkwise-is-exact-{name}",
@@ -90,17 +94,19 @@ def _chunkwise_is_exact(
         statement=statement,
         source="ours, for the family; yang2024deltanet has it without decay",
         citations=("yang2024deltanet", "yang2025gated"),
+        equations=equations,
         claim=_chunk_claim(read_first),
-        printed={
-            STATEMENT: AsPrinted(
+        printed=dict.fromkeys(
+            (STATEMENT, *equations),
+            AsPrinted(
                 numbers=_printed_chunk,
                 equivalent=(
                     {"- → + (line 1, column 46)": "D' is zero on the diagonal, too"}
                     if read_first
                     else {}
                 ),
-            )
-        },
+            ),
+        ),
         mutants={
             "the memory reads in the other order": {"other_order": True},
             "the erase direction doubled": {"change": "e"},
@@ -117,6 +123,7 @@ chunkwise_decay_first = _chunkwise_is_exact(
     r"\left(I + \mathrm{tril}((E K^\top) \odot D, -1)\right) U"
     r" = Z - (\Gamma \odot E) S",
     read_first=False,
+    equations=("eq-decayed-chunk",),
 )
 chunkwise_read_first = _chunkwise_is_exact(
     "read-first",

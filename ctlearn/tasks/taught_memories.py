@@ -52,8 +52,7 @@ class Taught(NamedTuple):
 
 def draw(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Keys [n, PAIRS, D] of length one and values of the same shape."""
-    given = {"generator": generator, "device": generator.device}
-    k, v = torch.randn(2, n, PAIRS, D, **given)
+    k, v = torch.randn(2, n, PAIRS, D, generator=generator)
     return F.normalize(k, dim=-1), v
 
 
@@ -61,8 +60,7 @@ def random_start(kind: str, d_h: int, seeds: int, generator: torch.Generator) ->
     """Random hidden units, and a last layer that is near zero."""
 
     def normal(*shape: int) -> Tensor:
-        given = {"generator": generator, "device": generator.device}
-        return torch.randn(seeds, *shape, **given)
+        return torch.randn(seeds, *shape, generator=generator)
 
     width, layers = (D if kind == "matrix" else d_h), 1 + (kind == "perceptron")
     # with a last layer of zeros nothing would reach a hidden layer that moves

@@ -53,7 +53,7 @@ class Trained(NamedTuple):
 
 def shared_part(seeds: int, generator: torch.Generator) -> Tensor:
     """The matrices U [seeds, D, D], of mean square 1 each."""
-    U = torch.randn(seeds, D, D, generator=generator, device=generator.device)
+    U = torch.randn(seeds, D, D, generator=generator)
     return U / U.square().mean((1, 2), keepdim=True).sqrt()
 
 
@@ -62,7 +62,7 @@ def draw(U: Tensor, shares: Tensor, n: int, generator: torch.Generator) -> Seque
     seeds, layers = len(U), len(shares)
 
     def normal(*shape: int) -> Tensor:
-        x = torch.randn(seeds, n, *shape, generator=generator, device=U.device)
+        x = torch.randn(seeds, n, *shape, generator=generator)
         return x.repeat(layers // seeds, 1, 1, 1)
 
     m = shares[:, None, None, None]
@@ -79,11 +79,10 @@ def initial_weights(
     def alike(x: Tensor) -> Tensor:
         return x.repeat(copies, 1, 1).requires_grad_()
 
-    random = torch.randn(2, seeds, D, D, generator=generator, device=generator.device)
-    key, value = torch.linalg.qr(random).Q
+    key, value = torch.linalg.qr(torch.randn(2, seeds, D, D, generator=generator)).Q
     maps = {"q": key, "k": key, "v": value, "o": value.mT}
     weights = {name: alike(x) for name, x in maps.items()}
-    zeros = torch.zeros(seeds, D, D, device=generator.device)
+    zeros = torch.zeros(seeds, D, D)
     return weights | {"start": alike(zeros), "log_beta": alike(zeros[:, :1, :1] - 1.5)}
 
 

@@ -49,18 +49,16 @@ class Waves(NamedTuple):
 
 def draw(seeds: int, n: int, generator: torch.Generator) -> Waves:
     """Draw n sequences for each seed."""
-    given = {"generator": generator, "device": generator.device}
-    angle = 2 * math.pi * torch.rand(seeds, n, T + 1, 1, **given)
+    angle = 2 * math.pi * torch.rand(seeds, n, T + 1, 1, generator=generator)
     waves = torch.cat([f(PERIODS * angle) for f in (torch.cos, torch.sin)], -1)
-    y = waves @ torch.randn(seeds, n, 2, D_V, **given)
+    y = waves @ torch.randn(seeds, n, 2, D_V, generator=generator)
     return Waves(torch.cat([angle.cos(), angle.sin()], -1), y)
 
 
 def random_start(seeds: int, generator: torch.Generator) -> Start:
     """Hidden units that bend at random places of the circle, and answers of zero."""
-    device = generator.device
-    units = 1.5 * torch.randn(seeds, 3, HIDDEN, generator=generator, device=device)
-    last = torch.zeros(seeds, HIDDEN + 1, D_V, device=device)
+    units = 1.5 * torch.randn(seeds, 3, HIDDEN, generator=generator)
+    last = torch.zeros(seeds, HIDDEN + 1, D_V)
     return Start(units[:, :2], units[:, 2] / 2, last[:, 1:], last[:, 0])
 
 

@@ -1,11 +1,23 @@
 """Where the chapters train: the setting of a machine, and what it changes."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
+from ctlearn.tasks import (
+    inner_steps,
+    taught_memories,
+    trained_learners,
+    trained_recall,
+    trained_regression,
+    trained_starts,
+    trained_tracking,
+)
 from ctlearn.tasks.training import (
     ON_A_GPU,
     ON_A_PROCESSOR,
+    Setting,
     cut,
     on,
     one_cycle,
@@ -32,6 +44,56 @@ def test_tensors_are_made_there_and_the_threads_given_back():
         raise KeyError
     assert torch.get_num_threads() == before
     assert torch.zeros(2).device.type == "cpu"
+
+
+class Elsewhere(Setting):
+    """A device without numbers, for which a processor's generator will do."""
+
+    def generator(self, seed: int) -> torch.Generator:
+        return torch.Generator().manual_seed(seed)
+
+
+TRAININGS: dict[str, Callable[..., object]] = {
+    "inner steps": lambda **x: inner_steps.train(
+        inner_steps.Learner(deep=True, squared=True, keeps_lengths=True), updates=1, **x
+    ),
+    "features": lambda **x: taught_memories.teach("features", 4, steps=1, **x),
+    "perceptron": lambda **x: taught_memories.teach("perceptron", 4, steps=1, **x),
+    "learners by token": lambda **x: trained_learners.train(1, steps=1, **x),
+    "learners": lambda **x: trained_learners.train(8, steps=1, **x),
+    "recall": lambda **x: trained_recall.train(
+        trained_recall.Task(documents=2, told=2, times=2, untold=2, steps=1),
+        trained_recall.MEMORIES["gated delta"],
+        **x,
+    ),
+    "stack": lambda **x: trained_regression.train(
+        trained_regression.stack,
+        trained_regression.Lessons(3, [1.0, 0.5], batch=2),
+        parts=2,
+        steps=1,
+        **x,
+    ),
+    "softmax heads": lambda **x: trained_regression.train(
+        trained_regression.softmax_heads,
+        trained_regression.Lessons(3, [1.0, 0.5], questions=2, batch=2),
+        steps=1,
+        **x,
+    ),
+    "starts": lambda **x: trained_starts.teach(both=True, steps=1, **x),
+    "tracking": lambda **x: trained_tracking.train(
+        trained_tracking.THREE._replace(steps=1),
+        [trained_tracking.Kind(2, 2.0)],
+        tested=4,
+        **x,
+    ),
+}
+
+
+@pytest.mark.parametrize("train", TRAININGS.values(), ids=TRAININGS)
+def test_all_that_a_training_needs_is_on_its_device(train, monkeypatch):
+    """Two devices never meet in one operation, except where a result is fetched."""
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda x: x)
+    train(where=Elsewhere("meta", seeds=2, longer=1))
 
 
 def test_the_numbers_follow_from_the_seed():

@@ -155,6 +155,17 @@ def test_a_chapter_has_what_a_chapter_has(path, lint):
     assert list(lint(nbformat.read(path, as_version=4))) == []
 
 
+def test_the_readme_and_the_changelog_name_the_chapters():
+    cells = [nbformat.read(path, as_version=4).cells[0].source for path in CHAPTERS]
+    titles = [source.splitlines()[0].removeprefix("# ") for source in cells]
+    readme, changes = (
+        " ".join((ROOT / f"{name}.md").read_text(encoding="utf-8").split())
+        for name in ("README", "CHANGELOG")
+    )
+    assert [t for i, t in enumerate(titles, 1) if f"{i} {t}" not in readme] == []
+    assert [t for t in titles if t not in changes] == []
+
+
 def without(text):
     """Take a text out of every cell of words."""
 

@@ -141,12 +141,15 @@ def test_rules_in_turn_last_as_long_as_asked():
     assert facts.asked @ maps[2][0] == pytest.approx(facts.answers)
 
 
-def test_uneven_keys_reach_as_far_as_they_should():
-    facts = deep_memories.uneven(0, 4000, 4, 3, power=1, noise=0)
+@pytest.mark.parametrize("power", [0, 1, 2])
+def test_uneven_keys_reach_as_far_as_they_should(power):
+    facts = deep_memories.uneven(0, 4000, 4, 3, power=power, noise=0)
     sizes = (facts.k**2).mean(axis=0)
     assert sizes.sum() == pytest.approx(1)
-    assert sizes[0] / sizes == pytest.approx([1, 4, 9, 16], rel=0.1)
+    assert sizes[0] / sizes == pytest.approx(np.arange(1.0, 5) ** (2 * power), rel=0.1)
     assert (facts.v**2).mean() == pytest.approx(1, rel=0.05)
+    noisy = deep_memories.uneven(0, 4000, 4, 3, power=power, noise=0.5)
+    assert (noisy.v - facts.v).std() == pytest.approx(0.5, rel=0.05)
 
 
 def test_an_unknown_kind_is_named():

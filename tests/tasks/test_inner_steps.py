@@ -19,6 +19,8 @@ def untrained():
     generator = torch.Generator().manual_seed(0)
     weights = inner_steps.initial_weights(2, generator)
     weights = {name: w.detach().double() for name, w in weights.items()}
+    # the three matrices at different rates, and not as they begin
+    weights["rates"] += torch.tensor([-1.0, 0.0, 1.0])
     lessons = inner_steps.draw(2, 3, NAMES, generator)
     return weights, lessons._replace(values=lessons.values.double())
 

@@ -73,13 +73,13 @@ def test_explicit_and_implicit_steps_agree_where_they_should():
 
 
 def test_errors_are_against_clean_values_and_find_the_best():
-    drawn = [STREAM, streams.switching(1, 40, 3, 2, every=20)]
+    drawn = [streams.switching(seed, 40, 3, 2, every=20) for seed in range(3)]
     delta = Learner(one_switch.ask_delta, (0.01, 0.5, 1.9))
     found = one_switch.errors(delta, drawn, 0.5)
     missed = one_switch.ask_delta(drawn[1], 0.5) - clean_values(drawn[1])
     assert found[1] == pytest.approx((missed**2).mean(axis=1))
     best = one_switch.best(delta, drawn)
-    assert best.setting == 0.5
+    assert best.settings == [0.5] * 3
     assert (best.errors == found).all()
     raw, scaled = (
         one_switch.errors(Learner(one_switch.ask_sum, (), rescale), drawn, 1.0)
@@ -90,8 +90,20 @@ def test_errors_are_against_clean_values_and_find_the_best():
 
 def test_a_learner_that_runs_away_is_never_best():
     long = streams.switching(0, 400, 3, 2, every=400, lengths=1.0)
-    best = one_switch.best(Learner(one_switch.ask_delta, (1.9, 0.1)), [long])
-    assert best.setting == 0.1
+    away = Learner(one_switch.ask_delta, (50.0, 0.1))
+    assert one_switch.errors(away, [long], 50.0)[0, -1] == np.inf
+    assert one_switch.best(away, [long] * 2).settings == [0.1] * 2
+
+
+def test_a_stream_has_no_say_in_its_own_setting():
+    """One has values of 1, the other of 2, and a setting is what is always said."""
+    one, v = np.ones((4, 1)), (np.ones((4, 1)), np.full((4, 1), 2.0))
+    drawn = [streams.Stream(one, x, x[..., None]) for x in v]
+    found = one_switch.best(Learner(lambda x, said: 0 * x.v + said, (1, 2)), drawn)
+    assert found.settings == [2, 1]
+    assert found.errors.tolist() == [[1] * 4] * 2
+    with pytest.raises(ValueError, match="streams: expected at least two, got 1"):
+        one_switch.best(one_switch.LEARNERS["delta rule"], [CLEAN])
 
 
 @pytest.mark.parametrize("name", one_switch.LEARNERS)
@@ -107,6 +119,7 @@ def test_spans_around_the_switch_and_bins():
     before, after = one_switch.two_errors(errors, 6, 3)
     assert (before.tolist(), after.tolist()) == ([4.0], [7.0])
     assert one_switch.in_bins(errors, 5).tolist() == [[2.0, 7.0]]
+    assert one_switch.in_bins(errors, 6).tolist() == [[2.5, 8.5]]
 
 
 @pytest.mark.parametrize("beta", [0.3, 1.0])

@@ -52,7 +52,7 @@ def test_two_layers_lie_between_two_steps_and_the_best_quartic(spectrum):
     moved = residuals.fit_two_layers(spectrum, np.linspace(0, 2, 21))
     two, four = (residuals.left(residuals.best(n, spectrum), spectrum) for n in (2, 4))
     assert two <= plain.left + 1e-12
-    assert plain.left == pytest.approx(two, rel=1e-3)
+    assert plain.left == pytest.approx(two, rel=1e-9)
     assert four < moved.left < 1.02 * four
     assert moved.left < 0.4 * two
     residual = residuals.two_layers(*moved[:3])

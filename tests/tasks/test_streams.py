@@ -24,17 +24,21 @@ CURVES = {
 }
 
 
-def best_errors(drawn, rates, sizes=SIZES):
-    """At the rate that serves all streams best: [streams, sizes]."""
-    found = (streams.mini_batch_errors(drawn, b, rates) for b in sizes)
-    return np.stack([errors[errors.mean(axis=1).argmin()] for errors in found], axis=1)
+def best_errors(drawn, rates, sizes=SIZES, drift=0.0):
+    """At the rate that theory has for the best: [streams, sizes]."""
+    found = []
+    for b in sizes:
+        told = streams.expected_mini_batch_errors(1024, 16, b, rates, drift=drift)
+        best = rates[told.mean(axis=1).argmin()]
+        found.append(streams.mini_batch_errors(drawn, b, [best])[0])
+    return np.stack(found, axis=1)
 
 
 @pytest.mark.parametrize("drift", CURVES)
 def test_larger_mini_batches_learn_more_slowly(drift, agrees):
     """T6: online error by mini-batch, in size and in proportion."""
     drawn = [streams.drifting(seed, 1024, 16, 16, drift=drift) for seed in range(16)]
-    errors = best_errors(drawn, RATES)
+    errors = best_errors(drawn, RATES, drift=drift)
     assert (np.diff(errors, axis=1) > 0).all()
     for b, column, wanted in zip(SIZES, errors.T, CURVES[drift], strict=True):
         assert agrees(f"drift {drift:g}, b = {b}", column, wanted, drawn=1)
@@ -74,6 +78,25 @@ def test_the_expected_error_is_the_mean_over_all_keys_and_signs(shares):
     told = streams.expected_mini_batch_errors(
         4, 2, 2, [0.7], noise=noise, reader_rate=shares
     )
+    assert told[0] == pytest.approx(np.mean(errors, axis=0))
+
+
+def test_the_expected_error_follows_a_map_that_drifts():
+    """Three tokens in the plane, and what a map replaces is of all signs."""
+    drift, start = 0.3, np.array([[1.0], [-1.0]])
+    news = np.array([*itertools.product((1, -1), repeat=2)])[:, :, None]
+    errors = []
+    for drawn in itertools.product(news, repeat=2):
+        maps = [start]
+        for new in drawn:
+            maps.append(np.sqrt(1 - drift) * maps[-1] + np.sqrt(drift) * new)
+        for keys in itertools.product(np.eye(2), repeat=3):
+            k, W = np.array(keys), np.array(maps)
+            stream = streams.Stream(k, np.einsum("tk,tkv->tv", k, W), W)
+            given = {"beta": np.full(3, 0.7), "inner_batch": 2}
+            said = streams.answers_before(ttt_linear.recurrent, stream, **given)
+            errors.append((said - stream.v)[:, 0] ** 2)
+    told = streams.expected_mini_batch_errors(3, 2, 2, [0.7], drift=drift)
     assert told[0] == pytest.approx(np.mean(errors, axis=0))
 
 

@@ -121,6 +121,21 @@ def test_training_reaches_for_the_floor_and_a_turned_start_goes_the_same_way():
     assert torch.equal(errors[0], errors[1])
 
 
+def test_a_layer_is_asked_other_lessons_than_it_was_trained_on(monkeypatch):
+    seen, draw = [], inner_steps.draw
+
+    def drawn(*sizes_and_generator):
+        seen.append(sizes_and_generator[-1].initial_seed())
+        return draw(*sizes_and_generator)
+
+    monkeypatch.setattr(inner_steps, "draw", drawn)
+    weights = inner_steps.train(Learner(), updates=1, batch=2, seed=3, where=TWO)
+    inner_steps.ask(weights, Learner(), [1], seed=3)
+    inner_steps.superposition_gap(weights, Learner(), seed=3)
+    assert seen[0] not in seen[1:]
+    assert len(seen) == 3
+
+
 def test_one_seed_is_one_result():
     setting = {"updates": 2, "batch": 2, "where": TWO}
     runs = [inner_steps.train(Learner(), seed=s, **setting) for s in (3, 3, 4)]

@@ -59,6 +59,20 @@ def test_teaching_finds_a_start_that_learns():
     assert taught.W_2.shape[-1] == D_V
 
 
+def test_a_start_is_judged_on_other_sequences_than_it_was_taught_on(monkeypatch):
+    seen, draw = [], trained_starts.draw
+
+    def drawn(*sizes_and_generator):
+        seen.append(sizes_and_generator[-1].initial_seed())
+        return draw(*sizes_and_generator)
+
+    monkeypatch.setattr(trained_starts, "draw", drawn)
+    start = trained_starts.teach(both=False, steps=1, batch=2, seed=3, where=SMALL)
+    trained_starts.errors(start, [0.05], both=False, seed=3)
+    taught_on, judged_on = seen
+    assert taught_on != judged_on
+
+
 def test_one_seed_is_one_result():
     runs = [
         trained_starts.teach(both=False, steps=2, batch=2, seed=seed, where=SMALL)

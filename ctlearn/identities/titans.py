@@ -581,6 +581,65 @@ def swing(
     return sides | {"edge": (x[1:] * edge, -x[:-1])}
 
 
+def _returning(supply: Supply, N: int, *, between: bool = True) -> dict[str, Any]:
+    """One key told at every N-th token, others at right angles to it in between.
+
+    Errors at it just before it is told, three times. Without `between` the tokens there
+    are left out, and the key is told again at once.
+    """
+    k, v = supply.real("k", 2), supply.real("v", N + 1, 1)
+    aside = np.array([-k[1], k[0]])
+    mu, beta = (supply.rate(name, 1)[0] for name in ("mu", "beta"))
+    gates = {"log_decay": 0 * mu, "log_mu": log(np.asarray(mu)), "beta": beta}
+    S = Momentum.start(Linear(supply.real("W", 2, 1)))
+    S, x = S._replace(P=Linear(supply.real("P", 2, 1))), []
+    for _ in range(3):
+        x.append(S.M.W.T @ k - v[0])
+        for t in range(N if between else 1):
+            _, S = titans.step(k, aside if t else k, v[t], **gates, S=S)
+    return {"x": np.array(x), r"\mu": mu, r"\beta": beta, r"\lambda": k @ k}
+
+
+def _printed_returning(supply: Supply, N: int) -> Numbers:
+    letters = _returning(supply, N)
+    mu, beta = letters[r"\mu"], letters[r"\beta"]
+    letters["x"] = Rows(letters["x"], first=0)
+    letters[r"\hat{\beta}"] = beta * sum(mu**i for i in range(N))
+    return Numbers(letters | {"N": N}, {"n": range(1, 2)})
+
+
+@identity(
+    title="A key that returns at every N-th token swings by mu^N, at a longer step",
+    statement=r"x_{n+1} = (1 + \mu^N - 2 \hat{\beta} \lambda) x_n - \mu^N x_{n-1},"
+    r" \quad \hat{\beta} = \beta \frac{1 - \mu^N}{1 - \mu}",
+    source="ours",
+    citations=("behrouz2025titans",),
+    equations=("eq-rare-swing",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-rare-swing"), AsPrinted(numbers=_printed_returning)
+    ),
+    chapter=CHAPTER,
+    mutants={
+        "the step is no longer": {"pushes": 1},
+        "a token fewer has passed": {"fewer": 1},
+        "it is told again at once": {"between": False},
+    },
+)
+def rare_swing(
+    supply: Supply,
+    N: int,
+    *,
+    pushes: int | None = None,
+    fewer: int = 0,
+    between: bool = True,
+) -> Sides:
+    """Two rounds, from any memory and surprise."""
+    x, mu, beta, curvature = _returning(supply, N, between=between).values()
+    kept = mu ** (N - fewer)
+    longer = beta * sum(mu**i for i in range(pushes or N))
+    return x[2], (1 + kept - 2 * longer * curvature) * x[1] - kept * x[0]
+
+
 def _ends(supply: Supply, *, factor: int = 2) -> tuple[Any, ...]:
     mu, beta, curvature = (supply.rate(name, 1)[0] for name in ("mu", "b", "l"))
 

@@ -143,7 +143,7 @@ function stepsPicture({ chunk, stage }) {
   write(node, 0, 14, title, { class: "x-heading" });
   FORMULAS.forEach((text, i) => {
     const kind = i + 1 === stage ? "x-heading x-fill-query" : "";
-    write(node, 0, 40 + i * 26, `${i + 1}   ${text}`, { class: kind });
+    write(node, 0, 40 + i * 26, `${i + 1}. ${text}`, { class: kind });
   });
   return node;
 }
@@ -227,11 +227,10 @@ function sentence({ chunk, stage, gaps }) {
 }
 
 function rows({ L, inverse, u, writes, o, answers }) {
-  const list = (x) => x.map((entry) => round(entry, 4)).join(" ");
   const each = [L, inverse, u, writes, o, answers];
   return {
     head: ["token", "$L$", "inverse", "u", "u, recurrence", "o", "o, recurrence"],
-    rows: L.map((_, t) => [String(t + 1), ...each.map((part) => list(part[t]))]),
+    rows: L.map((_, t) => [String(t + 1), ...each.map((part) => listed(part[t], 4))]),
   };
 }
 

@@ -135,10 +135,6 @@ class ChunkByChunk(Explorable):
     seed = whole(1, 1, 999, "draw", role="size")
     step = whole(STEPS, 0, STEPS, "step", verb="take")
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """The four matrices of the first chunk."""
         x = self.numbers()

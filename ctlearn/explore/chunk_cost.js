@@ -100,8 +100,11 @@ function term(parent, axes, sizes, times, { name, dash, end }) {
   curve(parent, axes, x, y, { class: "x-line x-thin", "stroke-dasharray": dash });
   const i = end === "right" ? seen.length - 1 : 0;
   const at = axes.y(y[i]);
-  const beside = end === "right" || at + 20 > axes.bottom ? -7 : 15;
-  write(parent, axes.x(x[i]) + 6, at + beside, name, { class: "x-tick" });
+  const up = end === "right" || at + 20 > axes.bottom ? -7 : 15;
+  // a term that comes in from below may meet the other's name on its right
+  const before = end === "left" && seen[0] > 0;
+  const beside = before ? -6 : 6;
+  tick(parent, axes.x(x[i]) + beside, at + up, name, before ? "end" : "start");
 }
 
 // The chosen chunk size: a line that can be dragged, with its two terms as dots.
@@ -208,21 +211,16 @@ function rows(numbers) {
 
 // ---------------------------------------------------------------- hands
 
+function drag(id, { x }, settings, { width }) {
+  return { chunk_size: Math.round(axesOf(compute(settings), width).sizeAt(x)) };
+}
+
+function nudge(id, steps, { chunk_size, tokens }) {
+  const now = Math.min(chunk_size, tokens);
+  const next = Math.round(now * 2 ** (steps / 4));
+  return { chunk_size: clamp(next === now ? now + steps : next, 1, tokens) };
+}
+
 export default {
-  render: explorable({
-    compute,
-    draw,
-    readouts,
-    sentence,
-    rows,
-    drag: (id, { x }, settings, { width }) => {
-      const size = axesOf(compute(settings), width).sizeAt(x);
-      return { chunk_size: Math.round(size) };
-    },
-    nudge: (id, steps, { chunk_size, tokens }) => {
-      const now = Math.min(chunk_size, tokens);
-      const next = Math.round(now * 2 ** (steps / 4));
-      return { chunk_size: clamp(next === now ? now + steps : next, 1, tokens) };
-    },
-  }),
+  render: explorable({ compute, draw, readouts, sentence, rows, drag, nudge }),
 };

@@ -83,10 +83,6 @@ class ChunkCost(Explorable):
         8, 1, 2**20, "chunk size $C$", role="key", log=True, step=0.5, most="tokens"
     )
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """Time against chunk size with its two terms, and the other two plans."""
         x = self.numbers()

@@ -151,20 +151,34 @@ function round(x, digits = 2) {
   return x < 0 && Number(text) ? `−${text}` : text;
 }
 
-// A number as text of three digits, whatever its size.
+function listed(x, digits) {
+  return x.map((entry) => round(entry, digits)).join(" ");
+}
+
+const RAISED = { "-": "⁻", ...[..."⁰¹²³⁴⁵⁶⁷⁸⁹"] };
+
+// A number as text of three digits, whatever its size; of a very small one, its first.
 function brief(x) {
   if (x === null) return "–";
-  const text = String(Number(x.toPrecision(3))).replace("-", "−");
-  if (x === 0 || Math.abs(x) >= 1e-3) return text;
-  const [digit, power] = x.toExponential(0).split("e-");
-  const raised = [...power].map((figure) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[figure]).join("");
-  return `${digit.replace("-", "−")}·10⁻${raised}`;
+  const size = Math.abs(x);
+  if (x === 0 || (size >= 1e-3 && size < 1e6)) {
+    return String(Number(x.toPrecision(3))).replace("-", "−");
+  }
+  const [digits, power] = x.toExponential(size < 1 ? 0 : 2).split("e");
+  const raised = [...power].map((figure) => RAISED[figure] ?? "").join("");
+  return `${digits.replace("-", "−")}·10${raised}`;
 }
 
 // The next of 1, 2, 5, 10, 20, ... above x: the top of an axis.
 function above(x) {
   const power = 10 ** Math.floor(Math.log10(Math.max(x, 1e-9)));
   return power * [1, 2, 5, 10].find((step) => step * power >= x * 0.999);
+}
+
+// What a setting can be that comes nearest x: a whole number, or one of three digits.
+function limited(setting, x) {
+  const { kind, min, max } = SETTINGS.find(({ name }) => name === setting);
+  return clamp(kind === "whole" ? Math.round(x) : Number(x.toPrecision(3)), min, max);
 }
 
 // ---------------------------------------------------------------- elements
@@ -229,14 +243,18 @@ function joined(across, up) {
   return `M${across.map((x, i) => `${x} ${up[i]}`).join("L")}`;
 }
 
-// Labels at the right end, moved apart where they would lie on each other.
-function endLabels(parent, x, all) {
+// Labels at the right end, moved apart where they would lie on each other: down, and
+// up again where the last would lie below `low`.
+function endLabels(parent, x, all, low = Infinity) {
   const placed = [...all].sort((one, other) => one.y - other.y);
   placed.forEach((one, i) => {
     if (i) one.y = Math.max(one.y, placed[i - 1].y + 15);
   });
+  placed.reverse().forEach((one, i) => {
+    one.y = Math.min(one.y, i ? placed[i - 1].y - 15 : low);
+  });
   for (const { y, text, role } of placed) {
-    write(parent, x, y + 4, text, { class: `x-fill-${role}` });
+    write(parent, x, y + 4, text, { class: role ? `x-fill-${role}` : "" });
   }
 }
 
@@ -316,24 +334,16 @@ function chart(parent, { x, y, width, height, title, across, lines, ...more }) {
     const stroke = role ? `x-line x-stroke-${role}` : "x-line";
     const line = { class: `${stroke} ${kind}`, "stroke-dasharray": dash };
     group.append(shape("path", { d: path(values), ...line }));
-    if (label) labels.push({ at: upAt(values[n - 1]), label, role });
+    if (label) labels.push({ y: upAt(values[n - 1]), text: label, role });
   }
   if (mark) {
     const at = { cx: acrossAt(mark.at), cy: upAt(mark.value), r: 4.5 };
     group.append(shape("circle", { ...at, class: `x-fill-${lines[0].role}` }));
   }
-  // labels that would lie on each other are moved apart
-  labels.sort((a, b) => a.at - b.at);
-  labels.forEach((one, i) => {
-    one.at = i ? Math.max(one.at, labels[i - 1].at + 15) : Math.max(one.at, y + 4);
-  });
-  const over = Math.max(0, labels[labels.length - 1].at - (y + height));
-  for (const { at, label, role } of labels) {
-    const colour = role ? `x-fill-${role}` : "";
-    write(group, right + 8, at - over + 4, label, { class: `x-label ${colour}` });
-  }
+  endLabels(group, right + 8, labels, y + height);
   parent.append(group);
-  return { left, right, acrossAt, upAt };
+  const placeAt = (at) => (at - left) / (acrossAt(1) - left);
+  return { left, right, acrossAt, placeAt, upAt };
 }
 
 // Rows that one points at, from x over the width of a row, and their numbers.
@@ -779,7 +789,7 @@ function explorable(own) {
     stage.addEventListener("keydown", (event) => {
       const handle = event.target.closest("[data-drag]");
       const arrows = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 };
-      const steps = arrows[event.key];
+      const steps = { ...arrows, PageUp: 5, PageDown: -5 }[event.key];
       if (!handle || !steps) return;
       event.preventDefault();
       change(own.nudge(handle.dataset.drag, steps, settings(), event.key));

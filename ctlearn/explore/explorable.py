@@ -127,9 +127,9 @@ class Explorable(anywidget.AnyWidget, metaclass=_Meta):
         """The settings as they stand, by name."""
         return {name: getattr(self, name) for name in self.setting_traits()}
 
-    @abstractmethod
     def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings, from the package's references."""
+        """Every number shown at these settings, by the `compute` of its module."""
+        return import_module(type(self).__module__).compute(**self.settings)
 
     @abstractmethod
     def figure(self) -> plots.Figure:

@@ -212,21 +212,18 @@ function rows({ told, truth, answers }) {
 
 function put(next, { solver, ...settings }) {
   const [name, knobs] = [knobName(solver), knobsOf(solver)];
-  const value = Number(next(settings[name], knobs).toPrecision(3));
-  return { [name]: clamp(value, knobs[0], knobs[knobs.length - 1]) };
+  return { [name]: limited(name, next(settings[name], knobs)) };
+}
+
+function drag(id, { x }, settings, { axes }) {
+  const octaves = axes.placeAt(x);
+  return put((_, [lowest]) => lowest * 2 ** octaves, settings);
+}
+
+function nudge(id, steps, settings) {
+  return put((old) => old * 2 ** (steps / 4), settings);
 }
 
 export default {
-  render: explorable({
-    compute,
-    draw,
-    readouts,
-    sentence,
-    rows,
-    drag: (id, { x }, settings, { axes }) => {
-      const octave = axes.acrossAt(1) - axes.left;
-      return put((_, knobs) => knobs[0] * 2 ** ((x - axes.left) / octave), settings);
-    },
-    nudge: (id, steps, settings) => put((old) => old * 2 ** (steps / 4), settings),
-  }),
+  render: explorable({ compute, draw, readouts, sentence, rows, drag, nudge }),
 };

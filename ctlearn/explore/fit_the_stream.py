@@ -178,10 +178,6 @@ class FitTheStream(Explorable):
     lengths = number(0.0, 0.0, 1.0, 0.1, "key lengths vary", role="key")
     seed = whole(1, 1, 999, "draw", role="size")
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """The answer to one question, and the error of every solver, token by token."""
         x = self.numbers()

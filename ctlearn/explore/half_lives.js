@@ -192,7 +192,7 @@ function rows({ half_lives, alphas, lengths, worth, survives }) {
       round(alphas[c], 4),
       round(lengths[c], 2),
       round(worth[c], 3),
-      survives[c].map((x) => round(x, 3)).join(" "),
+      listed(survives[c], 3),
     ]),
   };
 }
@@ -202,22 +202,18 @@ function rows({ half_lives, alphas, lengths, worth, survives }) {
 // One half-life is moved, and the others keep their ratios to it.
 function moved(id, next, settings) {
   const factor = factorsOf(settings)[Number(id.slice(8))];
-  const value = next(factor * settings.half_life) / factor;
-  return { half_life: clamp(Number(value.toPrecision(3)), 0.5, 64) };
+  const own = next(factor * settings.half_life);
+  return { half_life: limited("half_life", own / factor) };
+}
+
+function drag(id, { x }, settings, { axes }) {
+  return moved(id, () => Math.max(axes.placeAt(x), 0.1), settings);
+}
+
+function nudge(id, steps, settings) {
+  return moved(id, (h) => h * 2 ** (steps / 4), settings);
 }
 
 export default {
-  render: explorable({
-    compute,
-    draw,
-    readouts,
-    sentence,
-    rows,
-    drag: (id, { x }, settings, { axes }) => {
-      const step = axes.acrossAt(1) - axes.left;
-      const age = Math.max((x - axes.left) / step, 0.1);
-      return moved(id, () => age, settings);
-    },
-    nudge: (id, steps, settings) => moved(id, (h) => h * 2 ** (steps / 4), settings),
-  }),
+  render: explorable({ compute, draw, readouts, sentence, rows, drag, nudge }),
 };

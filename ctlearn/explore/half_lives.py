@@ -86,10 +86,6 @@ class HalfLives(Explorable):
     tokens = whole(20, 4, _MOST_TOKENS, "tokens $T$", role="size")
     read = whole(_MOST_TOKENS, 0, _MOST_TOKENS, "token", end="tokens", verb="read")
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """What is left at each age, and the decay mask of one channel."""
         x = self.numbers()

@@ -154,7 +154,7 @@ function draw(numbers, view) {
   const ends = NAMES.map((text) => {
     return { y: axes.y(numbers[text][GRID - 1]), text, role: ROLES[text] };
   });
-  endLabels(plot, axes.right + 8, ends);
+  endLabels(plot, axes.right + 8, ends, axes.bottom);
   bars(plot, axes, numbers);
   marker(plot, axes, numbers, settings.question);
   numbers.values.forEach((value, i) => point(plot, axes, i, numbers.places[i], value));
@@ -208,8 +208,7 @@ function rows({ places, values, weights }, { space }) {
 function put(id, settings, next) {
   const { question, width } = settings;
   if (id === "question") return { question: hundredths(next.question(question), 1) };
-  const digits = Number(next.width(width).toPrecision(3));
-  if (id === "width") return { width: clamp(digits, 0.05, 8) };
+  if (id === "width") return { width: limited("width", next.width(width)) };
   const [places, levels] = [placesOf(settings), valuesOf(settings)];
   const i = Number(id.slice(6));
   places[i] = hundredths(next.place(places[i]), 1);

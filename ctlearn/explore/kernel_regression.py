@@ -108,10 +108,6 @@ class KernelRegression(Explorable):
     places = several(-1, 1, _MOST_POINTS)
     levels = several(-_HIGHEST, _HIGHEST, _MOST_POINTS)
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """The three answers over all questions, and the points they are made of."""
         x = self.numbers()

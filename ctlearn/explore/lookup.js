@@ -211,11 +211,10 @@ function sentence(numbers, { facts, scale }) {
 }
 
 function rows(numbers) {
-  const point = (x) => x.map((entry) => round(entry)).join(" ");
   const body = numbers.directions.map((angle, i) => [
     String(i + 1),
     round(angle, 0),
-    point(numbers.values[i]),
+    listed(numbers.values[i]),
     round(numbers.scores[i], 4),
     round(numbers.weights[i], 4),
     ...numbers.errors[i].map((error) => round(error, 4)),
@@ -241,14 +240,8 @@ function turn(id, next, settings) {
   return { angles: withTurned(directionsOf(settings), id, next) };
 }
 
+const hands = { pick: "angle", ...dialHands(DIAL, turn) };
+
 export default {
-  render: explorable({
-    compute,
-    draw,
-    readouts,
-    sentence,
-    rows,
-    pick: "angle",
-    ...dialHands(DIAL, turn),
-  }),
+  render: explorable({ compute, draw, readouts, sentence, rows, ...hands }),
 };

@@ -94,10 +94,6 @@ class Lookup(Explorable):
     angle = whole(55, -180, 180, "question $q$ in °", role="query")
     angles = several(-180, 180, _MOST_FACTS)
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """The values in their plane, and the answers of the two memories."""
         x = self.numbers()

@@ -273,7 +273,6 @@ function sentence(numbers, settings) {
 
 function rows(numbers, { pairs, written }) {
   const n = Math.min(written, pairs);
-  const list = (x) => x.map((entry) => round(entry)).join(" ");
   return {
     head: [
       "pair",
@@ -287,9 +286,9 @@ function rows(numbers, { pairs, written }) {
       String(i + 1),
       i < n ? round(numbers.errors[i], 4) : "not written",
       round(numbers.curve[i], 4),
-      list(numbers.gram[i]),
-      list(numbers.values[i]),
-      list(numbers.returned[i]),
+      listed(numbers.gram[i]),
+      listed(numbers.values[i]),
+      listed(numbers.returned[i]),
     ]),
   };
 }
@@ -308,15 +307,8 @@ function follow(changed) {
   return anew && !("angles" in changed) ? { angles: [] } : {};
 }
 
+const hands = { follow, pick: "pair", ...dialHands({ cx: 92, cy: 116 }, turn) };
+
 export default {
-  render: explorable({
-    compute,
-    draw,
-    readouts,
-    sentence,
-    rows,
-    follow,
-    pick: "pair",
-    ...dialHands({ cx: 92, cy: 116 }, turn),
-  }),
+  render: explorable({ compute, draw, readouts, sentence, rows, ...hands }),
 };

@@ -136,10 +136,6 @@ class MemoryInterference(Explorable):
     written = whole(_MOST_PAIRS, 0, _MOST_PAIRS, "pair", end="pairs", verb="write")
     angles = several(-360, 360, _MOST_PAIRS)
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """Crosstalk, and the error as pairs are written."""
         x = self.numbers()

@@ -205,15 +205,14 @@ function sentence({ by_batch, least, best }, settings) {
 }
 
 function rows({ keys, told, path, errors }, { batch }) {
-  const list = (x) => x.map((entry) => round(entry)).join(" ");
   return {
     head: ["token", "batch", "key", "told", "state after it", "error"],
     rows: keys.map((key, t) => [
       String(t + 1),
       String(Math.floor(t / batch) + 1),
-      list(key),
+      listed(key),
       round(told[t]),
-      list(path[t + 1]),
+      listed(path[t + 1]),
       round(errors[t], 3),
     ]),
   };
@@ -222,25 +221,18 @@ function rows({ keys, told, path, errors }, { batch }) {
 // ---------------------------------------------------------------- hands
 
 function put(id, next, { batch, rate }) {
-  const size = Math.round(next(batch - 1)) + 1;
-  if (id === "batch") return { batch: clamp(size, 1, TOKENS) };
-  const value = 2 ** (next(Math.log2(rate) + 4) - 4);
-  return { rate: clamp(Number(value.toPrecision(3)), 0.0625, 2) };
+  if (id === "batch") return { batch: limited("batch", next(batch - 1) + 1) };
+  return { rate: limited("rate", 2 ** (next(Math.log2(rate) + 4) - 4)) };
+}
+
+function drag(id, { x }, settings, { axes }) {
+  return put(id, () => axes[id].placeAt(x), settings);
+}
+
+function nudge(id, steps, settings) {
+  return put(id, (at) => at + steps * (id === "batch" ? 1 : 0.25), settings);
 }
 
 export default {
-  render: explorable({
-    compute,
-    draw,
-    readouts,
-    sentence,
-    rows,
-    drag: (id, { x }, settings, { axes }) => {
-      const { left, acrossAt } = axes[id];
-      return put(id, () => (x - left) / (acrossAt(1) - left), settings);
-    },
-    nudge: (id, steps, settings) => {
-      return put(id, (at) => at + steps * (id === "batch" ? 1 : 0.25), settings);
-    },
-  }),
+  render: explorable({ compute, draw, readouts, sentence, rows, drag, nudge }),
 };

@@ -100,13 +100,9 @@ class MiniBatch(Explorable):
     batch = whole(4, 1, TOKENS, "batch size $b$", role="size")
     rate = number(0.5, 0.0625, 2.0, 0.25, "step size $η$", role="rate", log=True)
     noise = number(0.0, 0.0, 1.0, 0.05, "noise", role="error")
-    drift = number(0.0, 0.0, 15.0, 1.0, "turn a token, °", role="decay")
+    drift = number(0.0, 0.0, 15.0, 1.0, "turn in ° a token", role="decay")
     seed = whole(1, 1, 999, "draw", role="size")
     read = whole(TOKENS, 0, TOKENS, "token", verb="read")
-
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
 
     def figure(self) -> plots.Figure:
         """The states' way through the plane, and the mean error by batch size."""

@@ -117,7 +117,7 @@ function plane(numbers, settings, width, name) {
     inside.append(shape("path", { d, ...line }));
     return { y: axes.y(said(W, 1)), text, role };
   });
-  endLabels(node, axes.right + 6, ends);
+  endLabels(node, axes.right + 6, ends, top + height);
   const [x, y] = [axes.x(question), axes.y(numbers.answer)];
   const down = { d: joined([x, x], [top, top + height]), opacity: 0.6 };
   node.append(shape("path", { ...down, class: "x-line x-thin x-stroke-query" }));

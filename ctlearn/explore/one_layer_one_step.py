@@ -103,10 +103,6 @@ class OneLayerOneStep(Explorable):
     places = several(-1, 1, _MOST_POINTS)
     levels = several(-_HIGHEST, _HIGHEST, _MOST_POINTS)
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """The points with three lines, and what each token adds to the answer."""
         x = self.numbers()

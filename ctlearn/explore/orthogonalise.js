@@ -158,7 +158,7 @@ function map(numbers, { iteration, steps }, width) {
     const last = numbers[name][GRID - 1];
     return { y: y(last), text: NAMES[name], role: chosen ? "state" : "size" };
   });
-  endLabels(node, right + 6, labels);
+  endLabels(node, right + 6, labels, TOP + HIGH);
   before.forEach((s, i) => {
     const role = i === smallest ? "error" : "state";
     const at = { cx: x(s), cy: y(after[i]), r: 4.5, class: `x-fill-${role} x-halo` };
@@ -226,14 +226,14 @@ function put(id, next, settings) {
   return { decades };
 }
 
+function drag(id, { y }, settings) {
+  return put(id, () => decadeAt(y), settings);
+}
+
+function nudge(id, steps, settings) {
+  return put(id, (old) => old + 0.1 * steps, settings);
+}
+
 export default {
-  render: explorable({
-    compute,
-    draw,
-    readouts,
-    sentence,
-    rows,
-    drag: (id, { y }, settings) => put(id, () => decadeAt(y), settings),
-    nudge: (id, steps, settings) => put(id, (old) => old + 0.1 * steps, settings),
-  }),
+  render: explorable({ compute, draw, readouts, sentence, rows, drag, nudge }),
 };

@@ -91,10 +91,6 @@ class Orthogonalise(Explorable):
     rank = whole(_MOST_VALUES, 1, _MOST_VALUES, "singular values", role="size")
     decades = several(-4, 1, _MOST_VALUES)
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """The way of each singular value, and where the steps send all there are."""
         x = self.numbers()

@@ -78,8 +78,10 @@ function plane(parent, numbers, settings) {
   const state = path[written];
   write(parent, 0, 14, "keys: turn one", { class: "x-heading x-fill-key" });
   parent.append(shape("circle", { cx, cy, r: radius, class: "x-ring" }));
-  for (const name of ["old", "new"]) {
-    answerLine(parent, place, keys[0], settings[name], name);
+  const { old, new: fresh } = settings;
+  const lines = old === fresh ? { "old, new": old } : { old, new: fresh };
+  for (const [name, value] of Object.entries(lines)) {
+    answerLine(parent, place, keys[0], value, name);
   }
   const foot = keys[0].map((x) => numbers.answers[0] * x);
   const [sx, sy] = place(state);
@@ -94,7 +96,7 @@ function plane(parent, numbers, settings) {
     const at = { cx: x, cy: y, r: i === written ? 6 : 3, class: "x-fill-state x-halo" };
     parent.append(shape("circle", at));
   });
-  write(parent, sx + 9, sy + 13, "S", { class: "x-label x-fill-state" });
+  write(parent, sx + 9, sy + 13, "S", { class: "x-fill-state" });
   parent.append(shape("circle", { cx: fx, cy: fy, r: 4, class: "x-fill-output" }));
   keys.forEach((_, i) => {
     const label = `direction of ${nameOf(i)}`;
@@ -230,13 +232,8 @@ function turn(id, next, settings) {
   return { angles: withTurned(directionsOf(settings), id, next) };
 }
 
+const hands = dialHands(DIAL, turn);
+
 export default {
-  render: explorable({
-    compute,
-    draw,
-    readouts,
-    sentence,
-    rows,
-    ...dialHands(DIAL, turn),
-  }),
+  render: explorable({ compute, draw, readouts, sentence, rows, ...hands }),
 };

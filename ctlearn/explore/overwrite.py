@@ -100,10 +100,6 @@ class Overwrite(Explorable):
     written = whole(_MOST_WRITES, 0, _MOST_WRITES, "write", end="writes", verb="do")
     angles = several(-180, 180, _MOST_WRITES - 1)
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """The state's way through the plane, and the answers before and after."""
         x = self.numbers()

@@ -256,7 +256,6 @@ function sentence(numbers, { rule, tokens, degree, ...settings }) {
 }
 
 function rows(numbers) {
-  const point = (x) => x.map((entry) => round(entry)).join(" ");
   return {
     head: [
       "token",
@@ -270,9 +269,9 @@ function rows(numbers) {
     ],
     rows: numbers.keys.map((key, i) => [
       String(i + 1),
-      point(key),
-      point(numbers.values[i]),
-      point(numbers.queries[i]),
+      listed(key),
+      listed(numbers.values[i]),
+      listed(numbers.queries[i]),
       i < numbers.weights.length ? round(numbers.weights[i], 4) : "not read",
       brief(numbers.gaps[i]),
       String(numbers.left_operations[i]),

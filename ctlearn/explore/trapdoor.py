@@ -138,10 +138,6 @@ class Trapdoor(Explorable):
     seed = whole(1, 1, 999, "draw", role="size")
     read = whole(_MOST_TOKENS, 0, _MOST_TOKENS, "token", end="tokens", verb="read")
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """Multiplications for every token, and the state that the right order keeps."""
         x = self.numbers()

@@ -189,7 +189,6 @@ function sentence(numbers, { given, alpha, beta, cosine, tokens, ...settings }) 
 }
 
 function rows(numbers) {
-  const list = (x) => x.map((entry) => round(entry)).join(" ");
   return {
     head: [
       "token",
@@ -201,8 +200,8 @@ function rows(numbers) {
     ],
     rows: numbers.keys.map((key, t) => [
       String(t + 1),
-      list(key),
-      list(numbers.values[t]),
+      listed(key),
+      listed(numbers.values[t]),
       brief(numbers.gaps[t]),
       brief(numbers.first_misses[t]),
       brief(numbers.second_misses[t]),

@@ -103,10 +103,6 @@ class TwoOrders(Explorable):
     pair = whole(1, 1, _MOST_TOKENS, "ask with key", role="query", most="tokens")
     read = whole(_MOST_TOKENS, 0, _MOST_TOKENS, "token", end="tokens", verb="read")
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """The two states, their difference, and how it grows."""
         x = self.numbers()

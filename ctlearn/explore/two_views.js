@@ -231,14 +231,13 @@ function sentence({ gaps, times }, settings) {
 }
 
 function rows({ stored, written, gaps }, { inner }) {
-  const list = (x) => x.map((entry) => round(entry, 3)).join(" ");
   return {
     head: ["token", "step", "new key", "new value", "difference after the token"],
     rows: stored.map((key, j) => [
       String(Math.floor(j / inner) + 1),
       String((j % inner) + 1),
-      list(key),
-      list(written[j]),
+      listed(key, 3),
+      listed(written[j], 3),
       brief(gaps[Math.floor(j / inner)]),
     ]),
   };

@@ -161,10 +161,6 @@ class TwoViews(Explorable):
     cosine = number(0.0, 0.0, 1.0, 0.05, "key cosine", role="key")
     read = whole(TOKENS, 0, TOKENS, "token", verb="read")
 
-    def numbers(self) -> dict[str, Any]:
-        """Every number shown at these settings; see `compute`."""
-        return compute(**self.settings)
-
     def figure(self) -> plots.Figure:
         """Values and both views' answers, and the loss that falls as answers leave."""
         x = self.numbers()

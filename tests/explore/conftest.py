@@ -6,12 +6,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ctlearn.explore.explorable import collect
+from ctlearn.explore.explorable import Explorable, collect
 from ctlearn.explore.memory_interference import MemoryInterference
 
 
@@ -33,6 +35,73 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
         return json.loads(done.stdout)
 
     return run
+
+
+# A page's document, as far as a module draws with it.
+DOCUMENT = """
+class Part {
+  constructor(tag) { Object.assign(this, { tag, attributes: {}, parts: [] }); }
+  setAttribute(name, value) { this.attributes[name] = value; }
+  addEventListener() {}
+  append(...parts) { this.parts.push(...parts); }
+}
+globalThis.document = {
+  createElement: (tag) => new Part(tag),
+  createElementNS: (_, tag) => new Part(tag),
+};
+const flat = (part) => part instanceof Part ? [part, ...part.parts.flatMap(flat)] : [];
+const text = (part) => part instanceof Part ? part.parts.map(text).join("") : part;
+const points = ({ tag, attributes }) => tag !== "path" ? [] :
+  attributes.d.split(/[ML]/).slice(1).map((point) => point.split(" ").map(Number));
+const say = (s, width) => {
+  const numbers = compute(s);
+  const { head, rows: body } = rows(numbers, s);
+  const view = { settings: () => s, width, pointed: null, id: 1 };
+  return {
+    numbers,
+    facts: readouts(numbers, s).map(([name, , text]) => [name, text]),
+    sentence: sentence(numbers, s),
+    rows: body.map((row) => Object.fromEntries(row.map((x, i) => [head[i], x]))),
+    pictures: draw(numbers, view).map((picture) => flat(picture).map((part) =>
+      ({ tag: part.tag, ...part.attributes, points: points(part), text: text(part) }))),
+  };
+};
+"""
+
+
+@pytest.fixture(scope="session")
+def said(node: Callable[[str], Any]) -> Callable[..., SimpleNamespace]:
+    """What an explorable shows at some settings, on a stage of 700 pixels.
+
+    `numbers` are the module's own, which are NumPy's (test_same_numbers.py); `facts`
+    has the numbers that each read-out tells, by its name; `sentence` and `rows` have
+    what is told in words and in the table. `pictures` has a list of shapes for each
+    picture: its attributes, its text, and for a path its points.
+    """
+
+    def say(cls: type[Explorable], **settings: Any) -> SimpleNamespace:
+        asked = json.dumps(cls(**settings).settings)
+        run = f"console.log(JSON.stringify(say({asked}, 700)));"
+        shown = SimpleNamespace(**node(cls.module() + DOCUMENT + run))
+        shown.facts = {name: numbers_in(text) for name, text in shown.facts}
+        parts = [part for picture in shown.pictures for part in picture]
+        shown.texts = [part["text"] for part in parts if part["tag"] == "text"]
+        return shown
+
+    return say
+
+
+@pytest.fixture(scope="session")
+def told() -> Callable[[float], Any]:
+    """A number as a read-out has it: two decimals, or three digits."""
+    return lambda *numbers: pytest.approx(numbers, rel=6e-3, abs=6e-3)
+
+
+def numbers_in(text: str) -> list[float]:
+    """The numbers in a text, with signs and powers of ten as they are written there."""
+    found = re.findall(r"(−?\d+(?:\.\d+)?)(?:·10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?", text)
+    plain = str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789")
+    return [float(f"{x}e{power or 0}".translate(plain)) for x, power in found]
 
 
 @pytest.fixture(scope="session")
@@ -80,9 +149,9 @@ def site(
     return serve(source / "out")
 
 
-@pytest.fixture
-def visit(chromium: Any, site: str) -> Iterator[Callable[..., Any]]:
-    """Open the page; at the end, see that nothing failed and nobody else was asked."""
+@contextmanager
+def visits(chromium: Any, site: str) -> Iterator[Callable[..., Any]]:
+    """Open pages; at the end, see that nothing failed and nobody else was asked."""
     contexts, faults = [], []
 
     def watch(request: Any) -> None:
@@ -114,6 +183,31 @@ def visit(chromium: Any, site: str) -> Iterator[Callable[..., Any]]:
     for context in contexts:
         context.close()
     assert not found
+
+
+@pytest.fixture
+def visit(chromium: Any, site: str) -> Iterator[Callable[..., Any]]:
+    """Open a page of the site, for one test."""
+    with visits(chromium, site) as start:
+        yield start
+
+
+@pytest.fixture(scope="module", params=collect())
+def opened(request: Any, chromium: Any, site: str) -> Iterator[tuple[str, Any]]:
+    """The name of an explorable, and its page, for all tests of a module."""
+    with visits(chromium, site) as start:
+        yield request.param, start(f"{request.param}.html")
+
+
+@pytest.fixture
+def picture_width() -> Callable[[Any, str], float]:
+    """The width of the picture that holds a handle, in its own pixels."""
+
+    def width(page: Any, handle: str) -> float:
+        one = page.locator(f"svg:has([data-drag='{handle}'])")
+        return one.bounding_box()["width"]
+
+    return width
 
 
 @pytest.fixture

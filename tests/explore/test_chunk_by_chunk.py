@@ -62,6 +62,22 @@ def test_steps_and_chunks():
     assert places[6:] == [(2, n) for n in range(1, 6)]
 
 
+def test_what_is_told_is_of_the_chunk_at_work(said, told):
+    shown = said(ChunkByChunk, step=8)
+    x, facts = shown.numbers, shown.facts
+    L, inverse = (x[name][4:8] for name in ("L", "inverse"))
+    assert facts["chunk"] == [2, 2]
+    assert facts["largest of $L$"] == told(np.abs(L).max())
+    assert facts["largest of the inverse"] == told(np.abs(inverse).max())
+    assert facts["off from the recurrence"] == [float(f"{max(x['gaps'][:8]):.0e}")]
+    off = [text for text in shown.texts if text.startswith("off by")]
+    plain = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+    for text, gap in zip(off, x["gaps"][5:8], strict=True):
+        there = text.removeprefix("off by ").translate(plain).replace("·10⁻", "e-")
+        assert float(there) == float(f"{gap:.0e}")
+    assert shown.sentence.startswith("Chunk 2. The writes u")
+
+
 @pytest.mark.browser
 def test_steps_by_touch_and_what_they_fill(visit, expect_fact):
     size = {"width": 360, "height": 800}

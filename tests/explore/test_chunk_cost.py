@@ -46,11 +46,33 @@ def test_the_other_plans():
     assert x["parallel"] == pytest.approx(16e-6 + 4096**2 * 128 / 8e9)
 
 
+def test_every_time_and_size_is_told_by_its_name(said, told):
+    shown = said(ChunkCost)
+    x, facts = shown.numbers, shown.facts
+    assert facts["best chunk size $C*$"] == told(x["best"])
+    names = {"time at best": "least", "time at 8": "time"}
+    for name in ("recurrent", "parallel"):
+        names[name] = name
+    for name, number in names.items():
+        assert facts[name] == told(1e3 * x[number]), name
+    (plot,) = shown.pictures
+    place = {part["text"]: part["x"] for part in plot if part["tag"] == "text"}
+    (marker,) = (part for part in plot if part.get("r") == 7)
+    assert place["8"] == marker["cx"]
+    assert (place["1"], place["4096"]) == (52, 700 - 86)
+
+
+def test_keys_move_small_sizes_by_one(node):
+    steps = "[[1, 1], [2, -1], [64, 1], [63, 1]].map(([chunk_size, steps]) =>"
+    run = f"{steps} nudge('chunk', steps, {{ chunk_size, tokens: 64 }}).chunk_size)"
+    sizes = node(f"{ChunkCost.module()}console.log(JSON.stringify({run}))")
+    assert sizes == [2, 1, 64, 64]
+
+
 @pytest.mark.browser
-def test_the_marker_is_dragged(visit, drag, expect_fact):
+def test_the_marker_is_dragged(visit, drag, picture_width, expect_fact):
     page = visit("chunk_cost.html")
-    width = page.locator(".x-stage svg").bounding_box()["width"]
-    left, right = 52, width - 86
+    left, right = 52, picture_width(page, "chunk") - 86
     drag(page, "chunk", (left + (right - left) * 5 / 12, 100))
     page.locator("[data-drag='chunk'][aria-valuenow='32']").wait_for()
     time = compute(chunk_size=32)["time"]

@@ -1,18 +1,42 @@
-"""What holds for every explorable on its page: reach, width, access, address."""
+"""What holds for every explorable on its page: reach, width, access, address.
+
+The page is opened once for all these tests, and each starts it over.
+"""
 
 from itertools import product
 
 import pytest
 
-from ctlearn.explore.explorable import collect
-
 pytestmark = pytest.mark.browser
-EXPLORABLES = collect()
-every = pytest.mark.parametrize("name", EXPLORABLES)
 TWO_FRAMES = (
     "() => new Promise((done) => requestAnimationFrame(() =>"
     " requestAnimationFrame(done)))"
 )
+# texts of a picture that lie on each other, where neither can be moved away by hand
+ON_EACH_OTHER = """() => [...document.querySelectorAll('svg')].flatMap((svg) => {
+    const all = [...svg.querySelectorAll('text')];
+    const texts = all.filter((one) => !one.closest('.x-handle'));
+    const boxes = texts.map((one) => one.getBoundingClientRect());
+    const both = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2 &&
+        Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 5;
+    return texts.flatMap((one, i) => texts.slice(i + 1).flatMap((other, j) =>
+        both(boxes[i], boxes[i + 1 + j]) ? [[one, other].map((x) => x.textContent)] : []
+    ));
+})"""
+
+
+@pytest.fixture
+def name(opened):
+    return opened[0]
+
+
+@pytest.fixture
+def page(opened):
+    """The page as it was when it was opened, and its address too."""
+    name, page = opened
+    page.get_by_role("button", name="start over").click()
+    page.wait_for_function(f"['', '#{name}'].includes(location.hash)")
+    return page
 
 
 def shown(page):
@@ -21,9 +45,7 @@ def shown(page):
     return page.locator(".x-facts, .x-sentence").all_inner_texts()
 
 
-@every
-def test_every_control_and_handle_is_reached_by_tab(visit, name):
-    page = visit(f"{name}.html")
+def test_every_control_and_handle_is_reached_by_tab(page):
     reached = set()
     page.get_by_role("button", name="copy link").focus()
     for _ in range(40):
@@ -40,9 +62,7 @@ def test_every_control_and_handle_is_reached_by_tab(visit, name):
     assert len(wanted) >= 3
 
 
-@every
-def test_each_slider_changes_what_is_shown_or_is_off(visit, name):
-    page = visit(f"{name}.html")
+def test_each_slider_changes_what_is_shown_or_is_off(page):
     for slider in page.locator(".x-slider input").all():
         if slider.is_disabled():
             continue
@@ -59,28 +79,31 @@ def test_each_slider_changes_what_is_shown_or_is_off(visit, name):
         )
 
 
-@every
-def test_each_handle_moves_by_arrow_key(visit, name):
-    page = visit(f"{name}.html")
+def test_each_handle_moves_by_key_and_further_by_page(page):
+    now = (
+        "(handle) => Number(document.querySelector(`[data-drag='${handle}']`)"
+        ".getAttribute('aria-valuenow'))"
+    )
     handles = page.locator("[data-drag]").evaluate_all(
         "(all) => all.map((one) => one.dataset.drag)"
     )
     for handle in handles:
         one = page.locator(f"[data-drag='{handle}']")
-        before = one.get_attribute("aria-valuenow")
+        values = [page.evaluate(now, handle)]
         one.focus()
-        page.keyboard.press("ArrowUp")
-        page.wait_for_function(
-            "([handle, before]) => document.querySelector(`[data-drag='${handle}']`)"
-            ".getAttribute('aria-valuenow') !== before",
-            arg=[handle, before],
-        )
-        assert page.evaluate("document.activeElement.dataset.drag") == handle
+        for key in ("ArrowUp", "PageDown"):
+            page.keyboard.press(key)
+            page.wait_for_function(
+                f"([handle, before]) => ({now})(handle) !== before",
+                arg=[handle, values[-1]],
+            )
+            values.append(page.evaluate(now, handle))
+            assert page.evaluate("document.activeElement.dataset.drag") == handle
+        start, higher, lower = values
+        assert lower < start < higher
 
 
-@every
-def test_a_link_restores_all_that_is_shown(visit, name):
-    page = visit(f"{name}.html")
+def test_a_link_restores_all_that_is_shown(page, name):
     for slider in page.locator(".x-slider input").all():
         if slider.is_enabled():
             slider.focus()
@@ -91,13 +114,14 @@ def test_a_link_restores_all_that_is_shown(visit, name):
     now = shown(page)
     link = page.evaluate("location.hash")
     assert link.startswith(f"#{name}?")
-    assert shown(visit(f"{name}.html{link}")) == now
+    page.get_by_role("button", name="start over").click()
+    assert shown(page) != now
+    page.evaluate("(link) => { location.hash = link; }", link)
+    assert shown(page) == now
 
 
-@every
-def test_keys_pressed_in_it_are_no_commands_to_what_lies_around(visit, name):
+def test_keys_pressed_in_it_are_no_commands_to_what_lies_around(page):
     """JupyterLab takes letters and arrows for commands to the notebook."""
-    page = visit(f"{name}.html")
     page.evaluate(
         "() => { window.heard = [];"
         " document.onkeydown = (event) => window.heard.push(event.key); }"
@@ -108,26 +132,25 @@ def test_keys_pressed_in_it_are_no_commands_to_what_lies_around(visit, name):
     assert page.evaluate("window.heard") == ["Control", "k"]
 
 
-@every
-def test_lists_are_set_as_ours_where_the_page_floats_them(visit, name):
+def test_lists_are_set_as_ours_where_the_page_floats_them(page):
     """JupyterLab has such a rule for the lists in outputs."""
-    page = visit(f"{name}.html")
     rule = ".document dt {float: left; width: 20%} .document dd {float: left}"
-    page.add_style_tag(content=rule)
+    style = page.add_style_tag(content=rule)
     term, told = (
         page.locator(f".x-facts {tag}").first.bounding_box() for tag in ("dt", "dd")
     )
+    style.evaluate("(style) => style.remove()")
     assert told["y"] >= term["y"] + term["height"]
     assert told["x"] == term["x"]
 
 
-@every
-def test_it_is_accessible(visit, root, name):
+def test_it_is_accessible_and_its_texts_lie_apart(page, root, name):
     axe = root / "book" / "node_modules" / "axe-core" / "axe.min.js"
     if not axe.exists():
         pytest.skip("no axe-core: npm ci in book/")
     # handles to turn, and a play half-way: each takes the settings that it has
-    page = visit(f"{name}.html#{name}?d_k=2&pairs=4&written=3&read=3&step=3")
+    half_way = f"#{name}?d_k=2&pairs=4&written=3&read=3&step=3"
+    page.evaluate("(link) => { location.hash = link; }", half_way)
     page.add_script_tag(path=str(axe))
     for summary in page.locator("summary").all():
         summary.click()
@@ -142,6 +165,7 @@ def test_it_is_accessible(visit, root, name):
             " one.scrollWidth > one.clientWidth)"
         )
         assert not overflow, width
+        assert page.evaluate(ON_EACH_OTHER) == [], width
         tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
         run = "(tags) => axe.run('.explorable', {runOnly: tags})"
         found = page.evaluate(run, tags)["violations"]

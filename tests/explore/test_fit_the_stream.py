@@ -103,13 +103,24 @@ def test_the_map_is_drawn_anew_once_and_drifts():
     assert np.abs(np.diff(compute(drift=0.1)["maps"], axis=0)).min(axis=1).all()
 
 
+def test_every_solver_is_told_with_its_own_mean(said, told):
+    shown = said(FitTheStream, solver="mesa", beta=16.0, lengths=1.0)
+    x = shown.numbers
+    means = dict(zip(SOLVERS.values(), x["means"], strict=True))
+    assert means["delta"] > 1e6  # and is told with a power of ten
+    assert {name: told(mean) for name, mean in means.items()} == shown.facts
+    nearest = min(means, key=means.get)
+    assert f"As set, {nearest} comes nearest, at {means[nearest]:.2f}" in shown.sentence
+    assert f"m = {x['best']:g} is best, at {min(x['sweep']):.2f}" in shown.sentence
+    assert [row["token"] for row in shown.rows] == [str(t + 1) for t in range(TOKENS)]
+
+
 @pytest.mark.browser
-def test_the_setting_is_dragged_along_the_curve(visit, drag, expect_fact):
+def test_the_setting_is_dragged_along_the_curve(
+    visit, drag, picture_width, expect_fact
+):
     page = visit("fit_the_stream.html#fit_the_stream?solver=delta")
-    picture = page.locator("[data-drag='knob']").locator(
-        "xpath=ancestor::*[name()='svg']"
-    )
-    right = picture.bounding_box()["width"] - 84
+    right = picture_width(page, "knob") - 84
     drag(page, "knob", (26 + (right - 26) * 2 / 8, 90))
     page.locator("[data-drag='knob'][aria-valuenow='0.25']").wait_for()
     mean = compute(solver="delta", beta=0.25)["means"][PLACE["delta"]]

@@ -62,13 +62,30 @@ def test_nothing_read():
     assert not x["worth"].any()
 
 
+def test_each_channel_is_told_with_its_own_numbers(said, told):
+    shown = said(HalfLives, read=13, tokens=16)
+    x = shown.numbers
+    assert shown.facts["half-life, tokens"] == [1, 4, 16, 64]
+    assert shown.facts["decay $α$"] == told(*x["alphas"])
+    assert shown.facts["memory $1/(1−α)$, tokens"] == told(*x["lengths"])
+    sums = [f"= {worth:.1f}" for worth in x["worth"]]
+    assert [text for text in shown.texts if text.startswith("=")] == sums
+    assert "what is left after token 13, and its sum" in shown.texts
+    assert f"token 1, {100 * x['survives'][3][0]:.1f} % is left" in shown.sentence
+
+
+def test_the_row_of_the_newest_token_is_framed(said):
+    for mask in said(HalfLives, tokens=16).pictures[2:]:
+        ground, frame = (part for part in mask if part["tag"] == "rect")
+        assert frame["y"] + frame["height"] == ground["y"] + ground["height"]
+
+
 @pytest.mark.browser
-def test_a_half_life_is_dragged_and_the_others_keep_their_ratios(visit, drag):
+def test_a_half_life_is_dragged_and_the_others_keep_their_ratios(
+    visit, drag, picture_width
+):
     page = visit("half_lives.html")
-    picture = page.locator("[data-drag='channel-1']").locator(
-        "xpath=ancestor::*[name()='svg']"
-    )
-    width = picture.bounding_box()["width"]
+    width = picture_width(page, "channel-1")
     age = 26 + (width - 84 - 26) * 8 / 19
     drag(page, "channel-1", (age, 100))
     page.wait_for_function(

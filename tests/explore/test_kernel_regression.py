@@ -75,11 +75,24 @@ def test_values_of_zero():
     assert not x["linear"].any()
 
 
+def test_every_answer_and_share_is_told_by_its_name(said, told):
+    points = {"points": 2, "places": [0.3, 0.9], "levels": [1, 1.5]}
+    shown = said(KernelRegression, space="line", width=0.6, **points)
+    x, facts = shown.numbers, shown.facts
+    for name, answer in zip(("kernel", "softmax", "linear"), x["answers"], strict=True):
+        assert facts[f"answer, {name}"] == told(answer)
+    assert facts["points read"] == pytest.approx([x["read"]], abs=0.06)
+    assert x["outside"][1] != x["outside"][2]
+    assert facts["linear out of range"] == pytest.approx([100 * x["outside"][2]], abs=1)
+    assert "answers {:.2f} instead".format(x["answers"][1]).replace("-", "−") in (
+        shown.sentence
+    )
+
+
 @pytest.mark.browser
-def test_a_point_is_dragged_across_and_up(visit, drag, expect_fact):
+def test_a_point_is_dragged_across_and_up(visit, drag, picture_width, expect_fact):
     page = visit("kernel_regression.html#kernel_regression?points=1")
-    width = page.locator(".x-stage svg").first.bounding_box()["width"]
-    centre = 34 + (width - 66 - 34) / 2
+    centre = 34 + (picture_width(page, "point-0") - 66 - 34) / 2
     drag(page, "point-0", (centre, 46 + 220 * 1.5 / 5))
     page.get_by_label("point 1").and_(page.locator("[aria-valuenow='1']")).wait_for()
     point = page.locator("[data-drag='point-0']")

@@ -55,6 +55,27 @@ def test_keys_and_values_are_told_apart():
         assert distance[~np.eye(12, dtype=bool)].min() > apart
 
 
+def test_every_number_is_told_by_its_name(said, told):
+    shown = said(Lookup)
+    x, facts = shown.numbers, shown.facts
+    cache, _, rescaled = x["recall"]
+    assert facts["recall error, file"] == told(cache)
+    assert facts["recall error, matrix at its best"] == told(rescaled)
+    assert facts["bytes, file"] == [x["cache_bytes"]]
+    assert facts["bytes, matrix"] == [x["matrix_bytes"]]
+    most = int(np.argmax(x["weights"]))
+    far = [np.linalg.norm(np.subtract(x[a], x["values"][most]))
+           for a in ("cache", "rescaled")]  # fmt: skip
+    assert f"fact {most + 1} has {100 * x['weights'][most]:.0f} %" in shown.sentence
+    assert f"lies {far[0]:.2f} from value {most + 1}, that of" in shown.sentence
+    assert shown.sentence.endswith(f"best {far[1]:.2f}.")
+    # a row of the picture: the fact, its cosine, its weight
+    count, numbers = len(x["weights"]), shown.texts[-15:]
+    assert numbers[::3] == [str(i + 1) for i in range(count)]
+    for texts, name in ((numbers[1::3], "scores"), (numbers[2::3], "weights")):
+        assert [float(text.replace("−", "-")) for text in texts] == told(*x[name])
+
+
 @pytest.mark.browser
 def test_the_question_and_a_key_are_turned_by_mouse(visit, drag, expect_fact):
     page = visit("lookup.html")

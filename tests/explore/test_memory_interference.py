@@ -103,6 +103,27 @@ def test_one_pair_alone():
     assert x["error"] < 1e-30
 
 
+def test_every_error_and_cosine_is_told_by_its_name(said, told):
+    shown = said(MemoryInterference, written=5, pair=2)
+    x, facts = shown.numbers, shown.facts
+    assert facts["recall error"] == told(x["error"])
+    assert facts["mean of 32 draws"] == told(x["average"][4])
+    assert facts["theory $(n−1)/d_k$"] == told(4 / 8)
+    assert facts["mean cosine"] == told(x["cosine"])
+    near = max((0, 2, 3, 4), key=lambda i: abs(x["gram"][1][i]))
+    said_so = f"most like its own is key {near + 1}, at cosine {x['gram'][1][near]:.2f}"
+    assert said_so.replace("-", "−") in shown.sentence
+    assert f"Pair 2 comes back with error {x['errors'][1]:.2f}" in shown.sentence
+    assert [row["error"] for row in shown.rows][5:] == ["not written"] * 3
+
+
+def test_the_mark_lies_on_the_curve_of_this_draw(said):
+    parts = said(MemoryInterference, written=5).pictures[0]
+    curve = next(part for part in parts if "x-stroke-error" in part.get("class", ""))
+    (mark,) = (part for part in parts if part.get("r") == 4.5)
+    assert [mark["cx"], mark["cy"]] == curve["points"][4]
+
+
 def test_the_figure_says_what_it_shows():
     widget = MemoryInterference(pairs=5)
     alt = widget.figure().alt

@@ -75,13 +75,25 @@ def test_larger_batches_learn_less_at_their_best_rate():
     assert best[::2].mean() > 2 * best[1::2].mean()
 
 
+def test_every_error_is_told_by_its_name(said, told):
+    shown = said(MiniBatch, read=11, rate=0.8)
+    x, facts = shown.numbers, shown.facts
+    assert facts["mean error"] == told(x["by_batch"][3])
+    assert facts["at its best $η$"] == told(x["least"][3], x["best"])
+    assert facts["delta, $b=1$"] == told(x["by_batch"][0])
+    assert facts[f"linear attention, $b={TOKENS}$"] == told(x["by_batch"][-1])
+    # the third batch of four starts with token 9, after which the state is 8 tokens old
+    assert "Token 11 takes its step from where token 9 did" in shown.sentence
+    assert x["start"] == x["path"][8]
+    assert [row["batch"] for row in shown.rows] == list("111122223333")
+
+
 @pytest.mark.browser
-def test_the_batch_size_and_the_rate_are_dragged(visit, drag, expect_fact):
+def test_the_batch_size_and_the_rate_are_dragged(
+    visit, drag, picture_width, expect_fact
+):
     page = visit("mini_batch.html")
-    picture = page.locator("[data-drag='batch']").locator(
-        "xpath=ancestor::*[name()='svg']"
-    )
-    right = picture.bounding_box()["width"] - 84
+    right = picture_width(page, "batch") - 84
     drag(page, "batch", (26 + (right - 26) * 9 / 11, 80))
     page.locator("[data-drag='batch'][aria-valuenow='10']").wait_for()
     drag(page, "rate", (26 + (right - 26) * 1 / 5, 80))

@@ -76,13 +76,27 @@ def test_one_point_has_a_shortest_line():
     assert compute(points=3, places=[0.2] * 3)["losses"][2] > 0
 
 
+def test_every_answer_and_loss_is_told_by_its_name(said, told):
+    shown = said(OneLayerOneStep, slope=-0.7, points=5)
+    x, facts = shown.numbers, shown.facts
+    assert facts["gradient step"] == told(x["answer"])
+    assert facts["attention layer"] == told(x["layer"])
+    assert facts["best line"] == told(x["fitted"])
+    assert facts["loss: start, step, best"] == told(*x["losses"])
+    sizes = f"{x['best_step']:.3g}, and beyond {2 / x['largest']:.3g} some steps climb"
+    assert f"the best size from here is {sizes}" in shown.sentence
+    texts = [part["text"] for part in shown.pictures[1] if part["tag"] == "text"]
+    assert texts[1:-1:2] == list("12345")
+    shares = [float(text.replace("−", "-")) for text in texts[2:-1:2]]
+    assert shares == told(*x["shares"])
+
+
 @pytest.mark.browser
-def test_a_point_is_dragged_and_the_step_follows(visit, drag, expect_fact):
+def test_a_point_is_dragged_and_the_step_follows(
+    visit, drag, picture_width, expect_fact
+):
     page = visit("one_layer_one_step.html#one_layer_one_step?points=1&question=1")
-    picture = page.locator("[data-drag='point-0']").locator(
-        "xpath=ancestor::*[name()='svg']"
-    )
-    right = picture.bounding_box()["width"] - 52
+    right = picture_width(page, "point-0") - 52
     drag(page, "point-0", (right, 40 + 236 / 4))
     point = page.locator("[data-drag='point-0'][aria-valuenow='1']")
     point.wait_for()

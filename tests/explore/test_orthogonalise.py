@@ -66,6 +66,27 @@ def test_muons_five_steps_are_the_packages():
     np.testing.assert_array_equal(x["after"], there)
 
 
+def test_every_value_is_told_by_its_name(said, told):
+    shown = said(Orthogonalise, iteration="lact", decades=[0, -0.3, -0.7], rank=3)
+    x, facts = shown.numbers, shown.facts
+    before, after = (x[name][x["smallest"]] for name in ("before", "after"))
+    assert facts["smallest before"] == told(before)
+    assert facts["smallest after"] == told(after)
+    assert facts["multiplied by"] == told(x["gain"])
+    assert facts["largest after"] == told(max(x["after"]))
+    assert facts["largest to smallest"] == told(*x["ratios"])
+    assert [float(row["step 5"]) for row in shown.rows] == told(*x["after"])
+
+
+def test_the_dots_lie_where_the_steps_have_led(said):
+    ways = said(Orthogonalise, steps=3).pictures[0]
+    full = [part for part in ways if part["points"] and "opacity" not in part]
+    lines = [part["points"] for part in full]
+    dots = [part for part in ways if part.get("r") == 4]
+    assert [[dot["cx"], dot["cy"]] for dot in dots] == [line[-1] for line in lines]
+    assert {len(line) for line in lines} == {4}
+
+
 @pytest.mark.browser
 def test_a_singular_value_is_dragged_down_its_column(visit, drag, expect_fact):
     page = visit("orthogonalise.html#orthogonalise?rank=2&decades=0,-1")

@@ -50,6 +50,32 @@ def test_what_is_bound_follows_the_writes():
     assert compute(writes=2)["bound"] == [-1.0]
 
 
+def test_every_answer_and_cosine_is_told_by_its_name(said, told):
+    shown = said(Overwrite, rule="decay", writes=4)
+    x, facts = shown.numbers, shown.facts
+    assert facts["answer at the key"] == told(x["answers"][0])
+    assert facts["off by"] == told(x["misses"][0])
+    assert facts["old answer kept"] == [0.7]
+    assert facts["bystanders moved by"] == told(np.abs(x["moves"][1:]).mean())
+    for i in (1, 2):
+        cosine = f"{x['cosines'][i]:.2f}".replace("-", "−")
+        assert f"bystander {i}, cosine {cosine}" in shown.texts
+
+
+def test_the_state_stands_at_the_end_of_its_way(said):
+    parts = said(Overwrite, writes=5, written=3).pictures[0]
+    way = next(part for part in parts if "x-stroke-state" in part.get("class", ""))
+    (name,) = (part for part in parts if part["text"] == "S" and part["tag"] == "text")
+    assert len(way["points"]) == 4
+    assert [name["x"] - 9, name["y"] - 13] == way["points"][-1]
+
+
+def test_one_line_of_answers_has_both_names(said):
+    texts = said(Overwrite, old=1.5, new=1.5).texts
+    assert "old, new" in texts
+    assert not {"old", "new"} & set(texts)
+
+
 @pytest.mark.browser
 def test_the_bystander_is_dragged_to_a_right_angle(visit, drag, expect_fact):
     page = visit("overwrite.html#overwrite?rule=delta&angles=0,40")

@@ -57,6 +57,20 @@ def test_nothing_read(rule):
     assert not x["state"].any()
 
 
+def test_every_count_is_told_by_its_name(said):
+    shown = said(Trapdoor, read=9, rule="elu")
+    x, facts = shown.numbers, shown.facts
+    for side in ("left", "right"):
+        assert facts[f"{side} multiplies"] == [x[f"{side}_operations"][8]]
+        assert facts[f"{side} keeps"] == [x[f"{side}_kept"][8]]
+    assert f"From token {x['crossing']} on the left order" in shown.sentence
+    assert [row["weight now"] for row in shown.rows][9:] == ["not read"] * 3
+    for chart in shown.pictures[2:]:
+        left = next(part for part in chart if part["points"])
+        (mark,) = (part for part in chart if part.get("r") == 4.5)
+        assert [mark["cx"], mark["cy"]] == left["points"][8]
+
+
 @pytest.mark.browser
 def test_steps_by_touch_and_the_numbers_they_show(visit, expect_fact):
     size = {"width": 360, "height": 800}

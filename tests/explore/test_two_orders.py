@@ -56,6 +56,25 @@ def test_nothing_read():
     assert not x["second_answer"].any()
 
 
+def test_every_difference_is_told_of_its_own_order(said, told):
+    shown = said(TwoOrders, read=4)
+    x, facts = shown.numbers, shown.facts
+    assert facts["difference of the states"] == told(x["gaps"][3])
+    for order, name in (("first", "decay first"), ("second", "read first")):
+        assert facts[f"old answer kept, {name}"] == told(x[f"{order}_kept"])
+        misses = [row[f"newest error, {name}"] for row in shown.rows]
+        assert float(misses[0].replace("·10⁻¹⁶", "e-16")) < 1e-15
+        there = [float(text.replace("·10⁻¹⁶", "e-16")) for text in misses]
+        assert there == told(*x[f"{order}_misses"])
+    newest = (x[f"{order}_misses"][3] for order in ("first", "second"))
+    said_so = "decay first misses by {:.2f} and read first by {:.2f}".format(*newest)
+    assert f"token 4, just written, {said_so}" in shown.sentence
+    for chart in shown.pictures[2:]:
+        line = next(part for part in chart if part["points"])
+        (mark,) = (part for part in chart if part.get("r") == 4.5)
+        assert [mark["cx"], mark["cy"]] == line["points"][3]
+
+
 @pytest.mark.browser
 def test_the_bridge_by_mouse_and_a_row_by_touch(visit, expect_fact):
     size = {"width": 360, "height": 800}

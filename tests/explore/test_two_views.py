@@ -94,6 +94,21 @@ def test_nothing_read():
     assert not len(x["times"])
 
 
+def test_every_error_and_pair_is_told_by_its_name(said, told):
+    shown = said(TwoViews, inner=2, read=3, weights="normalised")
+    x, facts = shown.numbers, shown.facts
+    assert facts["difference of the views"] == told(x["gaps"][2])
+    assert facts["answer, in values"] == told(*x["times"])
+    assert facts["error, all read"] == told(x["errors"][2])
+    assert facts["loss, all read"] == told(x["losses"][2])
+    pairs = [(row["token"], row["step"]) for row in shown.rows]
+    assert pairs == [(str(t), str(n)) for t in (1, 2, 3, 4) for n in (1, 2)]
+    sweep = shown.pictures[3]
+    errors = next(part for part in sweep if part["points"])
+    (mark,) = (part for part in sweep if part.get("r") == 4.5)
+    assert [mark["cx"], mark["cy"]] == errors["points"][2]
+
+
 @pytest.mark.browser
 def test_the_switch_that_breaks_it_by_mouse(visit, expect_fact):
     page = visit("two_views.html#two_views?inner=2")

@@ -166,6 +166,20 @@ def test_the_readme_and_the_changelog_name_the_chapters():
     assert [t for t in titles if t not in changes] == []
 
 
+def test_the_page_of_questions_names_sections_that_are_there():
+    page = (ROOT / "book" / "questions.md").read_text(encoding="utf-8")
+    named = re.findall(r"\(\.\./notebooks/(\w+)\.ipynb\), \*([^*]+)\*", page)
+    assert len(named) == page.count(".ipynb)")
+    cells = {
+        path.stem: nbformat.read(path, as_version=4).cells
+        for path in CHAPTERS
+        if path.stem in dict(named)
+    }
+    for chapter, section in named:
+        known = heading(re.escape(section) + "$")
+        assert any(known(cell) for cell in cells[chapter]), section
+
+
 def without(text):
     """Take a text out of every cell of words."""
 

@@ -63,7 +63,7 @@ def random_start(kind: str, d_h: int, seeds: int, generator: torch.Generator) ->
         return torch.randn(seeds, *shape, generator=generator)
 
     width, layers = (D if kind == "matrix" else d_h), 1 + (kind == "perceptron")
-    # with a last layer of zeros nothing would reach a hidden layer that moves
+    # below a last layer of zeros no hidden layer moves in the first mini-batch
     near = 0.05 if kind == "perceptron" else 0.0
     last, hidden = near * normal(width, D), normal(D, d_h)
     log_beta = math.log(0.3 / width) + 0 * normal(layers)

@@ -81,7 +81,8 @@ def test_the_expected_error_is_the_mean_over_all_keys_and_signs(shares):
     assert told[0] == pytest.approx(np.mean(errors, axis=0))
 
 
-def test_the_expected_error_follows_a_map_that_drifts():
+@pytest.mark.parametrize("inner_batch", [1, 2])
+def test_the_expected_error_follows_a_map_that_drifts(inner_batch):
     """Three tokens in the plane, and what a map replaces is of all signs."""
     drift, start = 0.3, np.array([[1.0], [-1.0]])
     news = np.array([*itertools.product((1, -1), repeat=2)])[:, :, None]
@@ -93,10 +94,10 @@ def test_the_expected_error_follows_a_map_that_drifts():
         for keys in itertools.product(np.eye(2), repeat=3):
             k, W = np.array(keys), np.array(maps)
             stream = streams.Stream(k, np.einsum("tk,tkv->tv", k, W), W)
-            given = {"beta": np.full(3, 0.7), "inner_batch": 2}
+            given = {"beta": np.full(3, 0.7), "inner_batch": inner_batch}
             said = streams.answers_before(ttt_linear.recurrent, stream, **given)
             errors.append((said - stream.v)[:, 0] ** 2)
-    told = streams.expected_mini_batch_errors(3, 2, 2, [0.7], drift=drift)
+    told = streams.expected_mini_batch_errors(3, 2, inner_batch, [0.7], drift=drift)
     assert told[0] == pytest.approx(np.mean(errors, axis=0))
 
 

@@ -43,9 +43,23 @@ def test_a_matrix_learns_its_step_size_and_no_more():
     assert (abs(found.moving - 0.815) < 0.02).all()
 
 
-def test_a_hidden_layer_that_is_held_still_says_something_else():
-    found = taught.teach("perceptron", 16, steps=3, where=FEW)
-    assert not torch.equal(found.moving, found.still)
+def test_a_hidden_layer_that_is_held_still_makes_features():
+    slow = start("perceptron")
+    slow.log_beta[:, 0] += 1
+    told = taught.draw(2 * 64, torch.Generator().manual_seed(1))
+    moving, still = taught._tested("perceptron", slow, told)
+    last = slow._replace(log_beta=slow.log_beta[:, 1:])
+    for errors in taught._tested("features", last, told):
+        torch.testing.assert_close(errors, still, rtol=1e-4, atol=0)
+    assert not torch.allclose(moving, still, rtol=1e-2, atol=0)
+
+
+def test_the_first_mini_batch_moves_a_hidden_layer():
+    memory = taught.memories("perceptron", start("perceptron"), 1)
+    k, v = taught.draw(2, torch.Generator().manual_seed(1))
+    batch = slice(taught.INNER_BATCH)
+    _, after = memory.learn(k[:, batch], v[:, batch], taught.INNER_BATCH)
+    assert (after.f[0].W != memory.f[0].W).flatten(1).any(1).all()
 
 
 def test_slopes_reach_every_slow_weight():

@@ -76,6 +76,8 @@ def test_what_is_told_is_of_the_chunk_at_work(said, told):
         there = text.removeprefix("off by ").translate(plain).replace("·10⁻", "e-")
         assert float(there) == float(f"{gap:.0e}")
     assert shown.sentence.startswith("Chunk 2. The writes u")
+    picks = [part.get("data-pick") for card in shown.pictures[2:] for part in card]
+    assert [pick for pick in picks if pick] == [6, 7, 8, 9, 10]
 
 
 @pytest.mark.browser

@@ -98,12 +98,10 @@ def test_a_row_asks_with_its_key(visit):
     assert page.locator("rect.x-asked").count() == 1
 
 
-@pytest.mark.browser
-def test_the_sentence_says_when_twins_share(visit):
-    page = visit("lookup.html#lookup?facts=2&angles=30,30&angle=30")
-    page.get_by_text("2 facts share the largest weight, 0.50 each").wait_for()
-    page = visit("lookup.html#lookup?scale=0")
-    page.get_by_text("Nothing is compared").wait_for()
+def test_the_sentence_says_when_twins_share(said):
+    twins = said(Lookup, facts=2, angles=[30, 30], angle=30).sentence
+    assert twins.startswith("2 facts share the largest weight, 0.50 each")
+    assert said(Lookup, scale=0.0).sentence.startswith("Nothing is compared")
 
 
 def test_the_figure_says_which_fact_weighs_most():

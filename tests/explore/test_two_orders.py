@@ -88,11 +88,9 @@ def test_the_bridge_by_mouse_and_a_row_by_touch(visit, expect_fact):
     page.locator("svg[aria-label*='answers to key 3']").wait_for()
 
 
-@pytest.mark.browser
-def test_the_sentence_says_why_they_agree(visit):
-    for query, said in [("alpha=1", "nothing fades"), ("cosine=0", "right angles")]:
-        page = visit(f"two_orders.html#two_orders?{query}")
-        page.get_by_text(said).wait_for()
+def test_the_sentence_says_why_they_agree(said):
+    assert "nothing fades" in said(TwoOrders, alpha=1.0).sentence
+    assert "right angles" in said(TwoOrders, cosine=0.0).sentence
 
 
 def test_the_figure_says_how_far_apart_they_are():

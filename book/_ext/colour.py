@@ -38,7 +38,7 @@ DRESS = {
 # commands that take bare letters as arguments, where a wrapped one needs braces
 BARE = {"frac", "tfrac", "dfrac", "binom", "sqrt"}
 # letters with other uses too: only with a subscript are they the book's arrays
-NEEDS_SUBSCRIPT = {"n", "e", "u", "z"}
+NEEDS_SUBSCRIPT = {"e", "i", "n", "r", "u", "z"}
 # and with a dress alone: a bare kappa is a kernel
 NEEDS_DRESS = {r"\kappa"}
 
@@ -47,9 +47,13 @@ def letters() -> dict[str, str]:
     """The role of every letter that stands for numbers a token or the state carries."""
     roles = {}
     for symbol in GLOSSARY.values():
-        base = re.search(r"(\\(?!log\b)[A-Za-z]+|[A-Za-z])(?:_|$)", symbol.tex)
-        if base and symbol.shapes and symbol.role in PALETTE:
-            roles[base[1]] = symbol.role
+        base = re.search(r"(\\(?!log\b)[A-Za-z]+|[A-Za-z])(?:[_}']|$)", symbol.tex)
+        if not base or not symbol.shapes or symbol.role not in PALETTE:
+            continue
+        # one number with a Latin letter: x and c mean too much else
+        if base[1].isalpha() and symbol.shapes == ((),):
+            continue
+        roles[base[1]] = symbol.role
     return roles
 
 

@@ -227,7 +227,8 @@ Inputs = dict[str, Any]
 def drawn(device: str) -> Callable[..., Inputs]:
     """Inputs of the family in some dtype; keys of length one, erased along themselves.
 
-    erase is "no", "keys" for e = k, or "own" for an e of its own.
+    erase is "no", "keys" for e = k, or "own" for an e of its own. Heads, a number of
+    sequences and of theirs, are few where the interpreter has many chunks to do.
     """
 
     def draw(
@@ -236,12 +237,13 @@ def drawn(device: str) -> Callable[..., Inputs]:
         erase: str = "no",
         *,
         d: tuple[int, int] = (16, 24),
-        heads: tuple[int, int] = (2, 2),
+        heads: tuple[int, int] | None = None,
         dtype: Any = torch.float32,
         seed: int = 0,
     ) -> Inputs:
         rng = torch.Generator().manual_seed(seed)
-        (B, H), (d_k, d_v) = heads, d
+        usual = (2, 2) if T < 32 else (1, 2) if T < 66 else (1, 1)
+        (B, H), (d_k, d_v) = heads or usual, d
 
         def normal(*shape: int) -> Any:
             return torch.randn(*shape, generator=rng).to(device, dtype)

@@ -40,7 +40,7 @@ def held(form, x, by_recurrence, by_torch, gap):
 def test_float32(shape, drawn, by_recurrence, by_torch, gap):
     """The naive rung; the others are those of the family, which has such a test."""
     T, d = shape
-    x = drawn(T, "none", "keys", d=d, heads=(1, 2) if T > 17 else (2, 2))
+    x = drawn(T, "none", "keys", d=d)
     held("naive_chunkwise", x, by_recurrence, by_torch, gap)
 
 
@@ -58,14 +58,14 @@ def test_every_rung_in_every_dtype(
     form, dtype, shape, drawn, by_recurrence, by_torch, gap
 ):
     T, d = shape
-    x = drawn(T, "none", "keys", d=d, heads=(1, 2), dtype=DTYPES[dtype])
+    x = drawn(T, "none", "keys", d=d, dtype=DTYPES[dtype])
     held(form, x, by_recurrence, by_torch, gap)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_one_key_again_and_again(form, drawn, by_recurrence, gap):
     """Case 9: overwritten, nearly reflected, not written at all."""
-    x = drawn(33, "none", "keys", heads=(1, 1), d=(8, 8))
+    x = drawn(33, "none", "keys", d=(8, 8))
     x["k"] = x["e"] = x["k"][:, :1].expand_as(x["k"]).contiguous()
     for beta in (0.0, 1.0, 1.9):
         x["beta"] = torch.full_like(x["beta"], beta)
@@ -73,7 +73,7 @@ def test_one_key_again_and_again(form, drawn, by_recurrence, gap):
 
 
 def test_the_chunk_size_changes_nothing(drawn, gap):
-    x = drawn(65, "none", "keys", heads=(1, 2))
+    x = drawn(65, "none", "keys")
     whole = by_form("naive_chunkwise", x)
     for size in (16, 32):
         found = by_form("naive_chunkwise", x, chunk_size=size)
@@ -96,7 +96,7 @@ def test_without_a_state_and_of_any_strides(drawn, gap):
 @pytest.mark.parametrize("form", FORMS)
 def test_states_do_not_overflow_float16(form, drawn, by_recurrence, gap):
     """Case 29: a state that float16 does not hold, asked by small queries."""
-    x = drawn(33, "none", "keys", heads=(1, 1), d=(8, 8), dtype=torch.float16)
+    x = drawn(33, "none", "keys", d=(8, 8), dtype=torch.float16)
     x |= {"q": x["q"] / 1e4, "beta": torch.zeros_like(x["beta"])}
     x["S"] = 3e5 * x["S"].float()
     o, S = by_form(form, x)
@@ -154,7 +154,7 @@ def test_each_moves_the_bytes_that_it_says(form, drawn, monkeypatch):
     # "2 d_k d_v / C" is a product
     formula = re.sub(r"(?<=[\dkv]) (?=[dC])", "*", formula)
     assert 2 * eval(formula, {"d_k": 128, "d_v": 128, "C": 64}) == int(stated)
-    x = drawn(32, "none", "keys", d=(24, 40), heads=(1, 1))
+    x = drawn(32, "none", "keys", d=(24, 40))
     del x["S"]
     sizes = {"d_k": 24, "d_v": 40, "C": 16}
     assert moved(form, x, 16, monkeypatch) == eval(formula, sizes)
@@ -171,7 +171,7 @@ def test_arguments_are_those_of_the_mechanism(form):
 @pytest.mark.parametrize("form", ["recurrent", "naive_chunkwise"])
 def test_a_gradient_that_there_is_not_is_refused(form, drawn):
     """Case 27; the last rung has one."""
-    x = drawn(2, "none", "keys", heads=(1, 1), d=(8, 8))
+    x = drawn(2, "none", "keys", d=(8, 8))
     x["q"].requires_grad_()
     with pytest.raises(RuntimeError, match="no autograd formula"):
         by_form(form, x)[0].sum().backward()
@@ -182,14 +182,14 @@ def test_a_gradient_that_there_is_not_is_refused(form, drawn):
 @pytest.mark.parametrize("form", FORMS)
 def test_what_does_not_fit_is_named(form, drawn):
     """Case 47."""
-    x = drawn(3, "none", "keys", heads=(1, 1), d=(8, 8))
+    x = drawn(3, "none", "keys", d=(8, 8))
     with pytest.raises(ValueError, match=r"^beta: "):
         by_form(form, x | {"beta": x["beta"][:, :2]})
 
 
 def test_the_operator_keeps_its_contract_and_compiles_whole(drawn):
     """Schema, fakes, and no result that shares memory with an argument."""
-    x = drawn(5, "none", "keys", heads=(1, 1), d=(8, 8))
+    x = drawn(5, "none", "keys", d=(8, 8))
     arguments = (*map(x.get, ("q", "k", "z", "beta", "S")), 16)
     torch.library.opcheck(delta_rule.naive, arguments)
     compiled = torch.compile(by_form, fullgraph=True, backend="aot_eager")

@@ -31,8 +31,7 @@ def held(found, truth, own, gap):
 def test_float32(gates, erase, shape, drawn, filled, by_recurrence, by_torch, gap):
     """Cases 13, 15 and 35: buffers start as NaN, and beyond T there is none to read."""
     T, d = shape
-    heads = (1, 2) if T > 16 else (2, 2)
-    x = drawn(T, gates, erase, d=d, heads=heads)
+    x = drawn(T, gates, erase, d=d)
     for read_first in (False, True) if erase == "own" else (False,):
         found = memory.chunkwise(**x, read_first=read_first, chunk_size=filled(T))
         truth = by_recurrence(x, read_first=read_first)
@@ -48,7 +47,7 @@ def test_half_precision(
     dtype, gates, erase, shape, drawn, by_recurrence, by_torch, gap
 ):
     T, d = shape
-    x = drawn(T, gates, erase, d=d, heads=(1, 2), dtype=DTYPES[dtype])
+    x = drawn(T, gates, erase, d=d, dtype=DTYPES[dtype])
     found = memory.chunkwise(**x)
     assert (found[0].dtype, found[1].dtype) == (DTYPES[dtype], torch.float32)
     truth = by_recurrence(x)
@@ -59,7 +58,7 @@ def test_half_precision(
 @pytest.mark.parametrize("size", [16, 32])
 @pytest.mark.parametrize("gates", GATES)
 def test_the_chunk_size_changes_nothing(gates, size, drawn, gap):
-    x = drawn(65, gates, "own", heads=(1, 2))
+    x = drawn(65, gates, "own")
     for a, b in zip(
         memory.chunkwise(**x, chunk_size=size), memory.chunkwise(**x), strict=True
     ):
@@ -72,7 +71,7 @@ def test_nothing_is_chosen_by_the_length(gates, drawn, chosen):
     kinds = []
     for T in (3, 70, 130):
         chosen.clear()
-        memory.chunkwise(**drawn(T, gates, "own", heads=(1, 1)))
+        memory.chunkwise(**drawn(T, gates, "own"))
         kinds.append(list(chosen))
     assert kinds[0] == kinds[1] == kinds[2] != []
 
@@ -80,7 +79,7 @@ def test_nothing_is_chosen_by_the_length(gates, drawn, chosen):
 @pytest.mark.parametrize("gates", GATES)
 def test_narrow_tiles_change_nothing(gates, drawn, gap, monkeypatch):
     """Case 42: a launch decides how fast, and not what."""
-    x = drawn(33, gates, "own", heads=(1, 2), d=(16, 40))
+    x = drawn(33, gates, "own", d=(16, 40))
     found, real = memory.chunkwise(**x), memory.launch
     monkeypatch.setattr(memory, "launch", lambda *given: real(*given)._replace(V=16))
     for a, b in zip(memory.chunkwise(**x), found, strict=True):
@@ -89,7 +88,7 @@ def test_narrow_tiles_change_nothing(gates, drawn, gap, monkeypatch):
 
 @pytest.mark.parametrize("gates", GATES)
 def test_without_beta_and_without_a_state(gates, drawn, by_recurrence, gap):
-    x = drawn(33, gates, "keys", heads=(1, 2))
+    x = drawn(33, gates, "keys")
     ones, zeros = torch.ones_like(x["beta"]), torch.zeros_like(x["S"])
     truth = by_recurrence(x | {"beta": ones, "S": zeros})
     found = memory.chunkwise(**{n: a for n, a in x.items() if n not in ("beta", "S")})
@@ -100,7 +99,7 @@ def test_without_beta_and_without_a_state(gates, drawn, by_recurrence, gap):
 @pytest.mark.parametrize("gates", GATES[1:])
 def test_uniform_decay_of_any_strength(gates, g, drawn, by_recurrence, gap):
     """Cases 1, 3 and 5; and no exponent is taken that is above zero."""
-    x = drawn(70, gates, "keys", heads=(1, 2))
+    x = drawn(70, gates, "keys")
     x["log_decay"] = torch.full_like(x["log_decay"], g)
     with np.errstate(over="raise"):
         found = memory.chunkwise(**x)
@@ -113,7 +112,7 @@ def test_one_strong_decay_costs_the_others_no_digits(
     gates, g, drawn, by_recurrence, gap
 ):
     """Case 2."""
-    x = drawn(70, gates, "keys", heads=(1, 2))
+    x = drawn(70, gates, "keys")
     x["log_decay"] = torch.full_like(x["log_decay"], -0.01)
     x["log_decay"][:, 20] = g
     assert max(map(gap, memory.chunkwise(**x), by_recurrence(x))) < 5e-6
@@ -123,7 +122,7 @@ def test_one_strong_decay_costs_the_others_no_digits(
 @pytest.mark.parametrize("first", [0, 37])
 def test_minus_infinity_is_a_new_sequence(gates, first, drawn, gap):
     """Case 4."""
-    x = drawn(70, gates, "keys", heads=(1, 2))
+    x = drawn(70, gates, "keys")
     x["log_decay"][:, first] = -torch.inf
     o, S = memory.chunkwise(**x)
     rest = {n: a if n == "S" else a[:, first:] for n, a in x.items()}
@@ -135,7 +134,7 @@ def test_minus_infinity_is_a_new_sequence(gates, first, drawn, gap):
 def test_packed_documents_are_separate_calls(gates, drawn, gap):
     """Case 16."""
     lengths = (1, 5, 64, 66, 7)
-    x = drawn(sum(lengths), gates, "own", heads=(1, 2), d=(8, 8))
+    x = drawn(sum(lengths), gates, "own", d=(8, 8))
     x.pop("S")
     ends = list(itertools.accumulate(lengths))
     starts = [0, *ends[:-1]]
@@ -151,7 +150,7 @@ def test_packed_documents_are_separate_calls(gates, drawn, gap):
 
 def test_one_key_again_and_again(drawn, by_recurrence, gap):
     """Case 9: overwritten, nearly reflected, not written at all; and a key of zero."""
-    x = drawn(64, "none", "keys", heads=(1, 2))
+    x = drawn(64, "none", "keys")
     x["k"] = x["e"] = x["k"][:, :1].expand_as(x["k"]).contiguous()
     for beta in (0.0, 1.0, 1.9, 2.0):
         x["beta"] = torch.full_like(x["beta"], beta)
@@ -163,8 +162,8 @@ def test_one_key_again_and_again(drawn, by_recurrence, gap):
 @pytest.mark.parametrize("gates", GATES)
 def test_the_future_is_not_read(gates, drawn):
     """Case 11: equal to the bit."""
-    x = drawn(130, gates, "keys", heads=(1, 1))
-    other = drawn(130, gates, "keys", heads=(1, 1), seed=1)
+    x = drawn(130, gates, "keys")
+    other = drawn(130, gates, "keys", seed=1)
     changed = {
         n: a if n == "S" else torch.cat([a[:, :70], other[n][:, 70:]], 1)
         for n, a in x.items()
@@ -176,7 +175,7 @@ def test_the_future_is_not_read(gates, drawn):
 @pytest.mark.parametrize("gates", GATES)
 def test_the_whole_is_its_pieces(gates, drawn, gap):
     """Case 20."""
-    x = drawn(130, gates, "keys", heads=(1, 2), d=(8, 8))
+    x = drawn(130, gates, "keys", d=(8, 8))
     o, S = memory.chunkwise(**x)
     parts, state = [], x["S"]
     for part in (slice(0, 70), slice(70, 130)):
@@ -218,7 +217,7 @@ def test_any_strides(gates, drawn):
 @pytest.mark.parametrize("gates", GATES)
 def test_offsets_are_of_64_bits(gates, axis, drawn, unreached):
     """Case 37: a sequence, token or head that is 2^31 numbers away is found there."""
-    x = drawn(2, gates, "own", heads=(2, 2))
+    x = drawn(2, gates, "own")
     del x["S"]
     assert unreached(axis, x, lambda: memory.chunkwise(**x)) == set()
 

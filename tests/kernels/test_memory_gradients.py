@@ -67,7 +67,7 @@ def test_float32(gates, shape, drawn, filled, by_recurrence, by_torch, gap):
     T, d = shape
     kernel = partial(by_kernel, chunk_size=filled(T))
     erase, read_first = ORDERS[(T + 2 * GATES.index(gates)) % 5]
-    x = drawn(T, gates, erase, d=d, heads=(1, 2) if T > 17 else (2, 1))
+    x = drawn(T, gates, erase, d=d)
     weights = weights_like(x)
     found, truth, own = (
         gradients(form, x, weights, read_first=read_first)
@@ -85,7 +85,7 @@ def test_half_precision(dtype, gates, shape, drawn, by_recurrence, by_torch, gap
     narrow = {"fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
     turn = T + 2 * GATES.index(gates) + (dtype == "bf16")
     erase, read_first = ORDERS[turn % 5]
-    x = drawn(T, gates, erase, d=d, heads=(1, 2), dtype=narrow)
+    x = drawn(T, gates, erase, d=d, dtype=narrow)
     weights = weights_like(x)
     found, own = (
         gradients(form, x, weights, read_first=read_first)
@@ -105,7 +105,7 @@ def test_gate_gradients_keep_their_digits_at_strong_decay(
     and no exponent is taken that is above zero.
     """
     erase, read_first = ORDERS[(int(-g) + GATES.index(gates)) % 4 + 1]
-    x = drawn(70, gates, erase, heads=(1, 2))
+    x = drawn(70, gates, erase)
     x["log_decay"] = torch.full_like(x["log_decay"], g)
     weights = weights_like(x)
     with np.errstate(over="raise"):
@@ -121,7 +121,7 @@ def test_gate_gradients_below_float32_are_as_good_as_zero(
     gates, g, drawn, by_recurrence, gap
 ):
     """Case 3: e^-100 is 4e-44, of which float32 has no digits left."""
-    x = drawn(40, gates, "keys", heads=(1, 2))
+    x = drawn(40, gates, "keys")
     x["log_decay"] = torch.full_like(x["log_decay"], g)
     weights = weights_like(x)
     found, truth = (gradients(f, x, weights) for f in (by_kernel, by_recurrence))
@@ -138,7 +138,7 @@ def test_one_strong_decay_costs_the_others_no_digits(
     gates, g, drawn, by_recurrence, gap
 ):
     """Case 2."""
-    x = drawn(70, gates, "keys", heads=(1, 2))
+    x = drawn(70, gates, "keys")
     x["log_decay"] = torch.full_like(x["log_decay"], -0.01)
     x["log_decay"][:, 20] = g
     weights = weights_like(x)
@@ -151,7 +151,7 @@ def test_one_strong_decay_costs_the_others_no_digits(
 @pytest.mark.parametrize("gates", GATES[1:])
 def test_minus_infinity_is_a_new_sequence(gates, first, drawn, gap):
     """Case 4: finite, and its own gradient is zero."""
-    x = drawn(40, gates, "keys", heads=(1, 2))
+    x = drawn(40, gates, "keys")
     x["log_decay"][:, first] = -torch.inf
     weights = weights_like(x)
     found = gradients(by_kernel, x, weights, chunk_size=16)
@@ -171,7 +171,7 @@ def test_minus_infinity_is_a_new_sequence(gates, first, drawn, gap):
 )
 def test_packed_documents_are_separate_calls(gates, lengths, chunk_size, drawn, gap):
     """Case 16."""
-    x = drawn(sum(lengths), gates, "own", heads=(1, 2), d=(8, 8))
+    x = drawn(sum(lengths), gates, "own", d=(8, 8))
     del x["S"]
     ends = list(itertools.accumulate(lengths))
     starts = [0, *ends[:-1]]
@@ -197,7 +197,7 @@ def test_packed_documents_are_separate_calls(gates, lengths, chunk_size, drawn, 
 @pytest.mark.parametrize("only", ["outputs", "last state"])
 def test_a_loss_of_one_result_alone(only, T, gates, drawn, by_recurrence, gap):
     """Case 21."""
-    x = drawn(T, gates, "keys", heads=(1, 2))
+    x = drawn(T, gates, "keys")
     weights = weights_like(x)
     weights[only == "outputs"].zero_()
     found, truth = (gradients(f, x, weights) for f in (by_kernel, by_recurrence))
@@ -267,7 +267,7 @@ def test_gradients_at_the_ends_of_beta(beta, gates, erase, drawn, by_recurrence,
 )
 def test_states_outgrow_float16(gates, large, drawn, by_recurrence, gap):
     """Case 29: beyond 65504, where float16 ends, and nothing else goes so far."""
-    x = drawn(66, gates, "keys", heads=(1, 1), dtype=torch.float16)
+    x = drawn(66, gates, "keys", dtype=torch.float16)
     x |= {n: x[n] / 64 for n in ("q", "z", "k")}
     x |= {"e": x["k"], "log_decay": x["log_decay"].float() / 64}
     sizes = (1e5, 1 / 64) if large == "states" else (1 / 64, 1e5)

@@ -34,7 +34,7 @@ def test_half_precision_keeps_its_state_in_float32(dtype, drawn, by_recurrence, 
 @pytest.mark.parametrize("gates", GATES)
 def test_prefill_then_decode_is_one_pass(gates, drawn, gap):
     """Case 20: 30 tokens in chunks, one by one, and in chunks again."""
-    x = drawn(53, gates, "keys", heads=(1, 2), d=(8, 8))
+    x = drawn(53, gates, "keys", d=(8, 8))
     o, S = memory.chunkwise(**x)
 
     def part(*tokens):
@@ -62,7 +62,7 @@ def test_minus_infinity_forgets_exactly(drawn):
 
 def test_its_gradient_is_refused(drawn):
     """Case 27."""
-    x = drawn(2, "scalar", "keys", heads=(1, 1))
+    x = drawn(2, "scalar", "keys")
     x["q"].requires_grad_()
     with pytest.raises(RuntimeError, match="no autograd formula"):
         memory.recurrent(**x)[0].sum().backward()

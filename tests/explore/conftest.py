@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,7 +77,8 @@ def said(node: Callable[[str], Any]) -> Callable[..., SimpleNamespace]:
     `numbers` are the module's own, which are NumPy's (test_same_numbers.py); `facts`
     has the numbers that each read-out tells, by its name; `sentence` and `rows` have
     what is told in words and in the table. `pictures` has a list of shapes for each
-    picture: its attributes, its text, and for a path its points.
+    picture: its attributes, its text, and for a path its points. `marks` has the place
+    of each chart's mark, and the points of the chart's first line.
     """
 
     def say(cls: type[Explorable], **settings: Any) -> SimpleNamespace:
@@ -86,6 +88,11 @@ def said(node: Callable[[str], Any]) -> Callable[..., SimpleNamespace]:
         shown.facts = {name: numbers_in(text) for name, text in shown.facts}
         parts = [part for picture in shown.pictures for part in picture]
         shown.texts = [part["text"] for part in parts if part["tag"] == "text"]
+        shown.marks = []
+        for picture in shown.pictures:
+            lines = [x["points"] for x in picture if "x-line" in x.get("class", "")]
+            marks = [[x["cx"], x["cy"]] for x in picture if x.get("r") == 4.5]
+            shown.marks += [(mark, lines[0]) for mark in marks]
         return shown
 
     return say
@@ -190,6 +197,13 @@ def visit(chromium: Any, site: str) -> Iterator[Callable[..., Any]]:
     """Open a page of the site, for one test."""
     with visits(chromium, site) as start:
         yield start
+
+
+@pytest.fixture
+def phone(visit: Callable[..., Any]) -> Callable[..., Any]:
+    """Open a page of the site as a phone does, under a finger."""
+    size = {"width": 360, "height": 800}
+    return partial(visit, viewport=size, has_touch=True)
 
 
 @pytest.fixture(scope="module", params=collect())

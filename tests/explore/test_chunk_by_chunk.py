@@ -81,10 +81,9 @@ def test_what_is_told_is_of_the_chunk_at_work(said, told):
 
 
 @pytest.mark.browser
-def test_steps_by_touch_and_what_they_fill(visit, expect_fact):
-    size = {"width": 360, "height": 800}
+def test_steps_by_touch_and_what_they_fill(phone, expect_fact):
     address = "chunk_by_chunk.html#chunk_by_chunk?step=0"
-    page = visit(address, viewport=size, has_touch=True)
+    page = phone(address)
     page.get_by_text("an empty state").wait_for()
     step = page.get_by_role("button", name="step")
     for known in range(1, 6):

@@ -128,9 +128,8 @@ def test_the_setting_is_dragged_along_the_curve(
 
 
 @pytest.mark.browser
-def test_a_solver_by_touch_and_its_setting_by_key(visit, expect_fact):
-    size = {"width": 360, "height": 800}
-    page = visit("fit_the_stream.html", viewport=size, has_touch=True)
+def test_a_solver_by_touch_and_its_setting_by_key(phone, expect_fact):
+    page = phone("fit_the_stream.html")
     page.get_by_label("linear attention").tap()
     page.get_by_text("its one setting").wait_for()
     assert page.get_by_label("memory").is_disabled()

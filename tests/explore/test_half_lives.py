@@ -99,10 +99,9 @@ def test_a_half_life_is_dragged_and_the_others_keep_their_ratios(
 
 
 @pytest.mark.browser
-def test_the_gate_by_keyboard_and_steps_by_touch(visit, expect_fact):
-    size = {"width": 360, "height": 800}
+def test_the_gate_by_keyboard_and_steps_by_touch(phone, expect_fact):
     query = "half_lives?rates=scalar&read=8&gate=9"
-    page = visit(f"half_lives.html#{query}", viewport=size, has_touch=True)
+    page = phone(f"half_lives.html#{query}")
     page.get_by_label("kept there").focus()
     page.keyboard.press("Home")
     page.get_by_role("button", name="step").tap()

@@ -160,9 +160,8 @@ def test_a_key_is_turned_by_mouse(visit):
     assert one.locator("[data-drag='key-1'][aria-valuenow='90']").count() == 1
 
 
-def test_touch(visit):
-    size = {"width": 360, "height": 800}
-    page = visit("#memory_interference-2?angles=0,30", viewport=size, has_touch=True)
+def test_touch(phone):
+    page = phone("#memory_interference-2?angles=0,30")
     one = explorable(page, 1)
     one.get_by_label("delta", exact=True).tap()
     expect_error(one, d_k=2, pairs=2, angles=[0, 30], rule="delta")

@@ -111,10 +111,9 @@ def test_left_and_right_move_a_place(visit):
 
 
 @pytest.mark.browser
-def test_the_two_ends_by_touch(visit):
-    size = {"width": 360, "height": 800}
+def test_the_two_ends_by_touch(phone):
     address = "kernel_regression.html#kernel_regression?width=0.05"
-    page = visit(address, viewport=size, has_touch=True)
+    page = phone(address)
     page.get_by_text("looks up point 5").wait_for()
     page.get_by_label("any length").tap()
     page.get_by_text("favours long keys").wait_for()

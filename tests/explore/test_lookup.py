@@ -90,8 +90,8 @@ def test_the_question_and_a_key_are_turned_by_mouse(visit, drag, expect_fact):
 
 
 @pytest.mark.browser
-def test_a_row_asks_with_its_key(visit):
-    page = visit("lookup.html", viewport={"width": 360, "height": 800}, has_touch=True)
+def test_a_row_asks_with_its_key(phone):
+    page = phone("lookup.html")
     page.locator("rect[data-pick]").nth(2).tap()
     angle = int(compute()["directions"][2])
     page.locator(f"[data-drag='query'][aria-valuenow='{angle}']").wait_for()

@@ -118,10 +118,8 @@ def test_every_error_and_cosine_is_told_by_its_name(said, told):
 
 
 def test_the_mark_lies_on_the_curve_of_this_draw(said):
-    parts = said(MemoryInterference, written=5).pictures[0]
-    curve = next(part for part in parts if "x-stroke-error" in part.get("class", ""))
-    (mark,) = (part for part in parts if part.get("r") == 4.5)
-    assert [mark["cx"], mark["cy"]] == curve["points"][4]
+    ((mark, curve),) = said(MemoryInterference, written=5).marks
+    assert mark == curve[4]
 
 
 def test_the_figure_says_what_it_shows():

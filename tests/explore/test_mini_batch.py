@@ -103,9 +103,8 @@ def test_the_batch_size_and_the_rate_are_dragged(
 
 
 @pytest.mark.browser
-def test_tokens_by_touch_and_the_two_ends_by_key(visit, expect_fact):
-    size = {"width": 360, "height": 800}
-    page = visit("mini_batch.html#mini_batch?read=0", viewport=size, has_touch=True)
+def test_tokens_by_touch_and_the_two_ends_by_key(phone, expect_fact):
+    page = phone("mini_batch.html#mini_batch?read=0")
     page.get_by_text("Nothing is read yet").wait_for()
     page.get_by_role("button", name="step").tap()
     page.get_by_text("token 1 of 12").wait_for()

@@ -107,10 +107,9 @@ def test_a_point_is_dragged_and_the_step_follows(
 
 
 @pytest.mark.browser
-def test_the_step_size_and_the_question_by_touch_and_key(visit, expect_fact):
-    size = {"width": 360, "height": 800}
+def test_the_step_size_and_the_question_by_touch_and_key(phone, expect_fact):
     address = "one_layer_one_step.html#one_layer_one_step?scale=4"
-    page = visit(address, viewport=size, has_touch=True)
+    page = phone(address)
     page.get_by_text("Inputs are 4 times as large").wait_for()
     page.get_by_text("overshoots").wait_for()
     page.get_by_label("step size").tap(position={"x": 2, "y": 15})

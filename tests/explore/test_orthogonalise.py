@@ -98,9 +98,8 @@ def test_a_singular_value_is_dragged_down_its_column(visit, drag, expect_fact):
 
 
 @pytest.mark.browser
-def test_the_other_iterations_by_touch_and_steps_by_key(visit, expect_fact):
-    size = {"width": 360, "height": 800}
-    page = visit("orthogonalise.html", viewport=size, has_touch=True)
+def test_the_other_iterations_by_touch_and_steps_by_key(phone, expect_fact):
+    page = phone("orthogonalise.html")
     page.get_by_label("cubic").tap()
     x = compute(iteration="cubic")
     expect_fact(page, "multiplied by", f"{x['gain']:.3g}")

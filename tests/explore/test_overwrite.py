@@ -87,9 +87,8 @@ def test_the_bystander_is_dragged_to_a_right_angle(visit, drag, expect_fact):
 
 
 @pytest.mark.browser
-def test_rules_and_writes_by_touch(visit, expect_fact):
-    size = {"width": 360, "height": 800}
-    page = visit("overwrite.html#overwrite?written=0", viewport=size, has_touch=True)
+def test_rules_and_writes_by_touch(phone, expect_fact):
+    page = phone("overwrite.html#overwrite?written=0")
     page.get_by_text("Nothing is written yet").wait_for()
     step = page.get_by_role("button", name="step")
     page.get_by_label("delta", exact=True).tap()

@@ -65,16 +65,12 @@ def test_every_count_is_told_by_its_name(said):
         assert facts[f"{side} keeps"] == [x[f"{side}_kept"][8]]
     assert f"From token {x['crossing']} on the left order" in shown.sentence
     assert [row["weight now"] for row in shown.rows][9:] == ["not read"] * 3
-    for chart in shown.pictures[2:]:
-        left = next(part for part in chart if part["points"])
-        (mark,) = (part for part in chart if part.get("r") == 4.5)
-        assert [mark["cx"], mark["cy"]] == left["points"][8]
+    assert [mark == left[8] for mark, left in shown.marks] == [True, True]
 
 
 @pytest.mark.browser
-def test_steps_by_touch_and_the_numbers_they_show(visit, expect_fact):
-    size = {"width": 360, "height": 800}
-    page = visit("trapdoor.html#trapdoor?read=0", viewport=size, has_touch=True)
+def test_steps_by_touch_and_the_numbers_they_show(phone, expect_fact):
+    page = phone("trapdoor.html#trapdoor?read=0")
     page.get_by_text("Nothing has been read yet").wait_for()
     step = page.get_by_role("button", name="step")
     for t in (1, 2, 3):

@@ -69,16 +69,12 @@ def test_every_difference_is_told_of_its_own_order(said, told):
     newest = (x[f"{order}_misses"][3] for order in ("first", "second"))
     said_so = "decay first misses by {:.2f} and read first by {:.2f}".format(*newest)
     assert f"token 4, just written, {said_so}" in shown.sentence
-    for chart in shown.pictures[2:]:
-        line = next(part for part in chart if part["points"])
-        (mark,) = (part for part in chart if part.get("r") == 4.5)
-        assert [mark["cx"], mark["cy"]] == line["points"][3]
+    assert [mark == line[3] for mark, line in shown.marks] == [True, True]
 
 
 @pytest.mark.browser
-def test_the_bridge_by_mouse_and_a_row_by_touch(visit, expect_fact):
-    size = {"width": 360, "height": 800}
-    page = visit("two_orders.html", viewport=size, has_touch=True)
+def test_the_bridge_by_mouse_and_a_row_by_touch(phone, expect_fact):
+    page = phone("two_orders.html")
     gap = compute()["gaps"][-1]
     expect_fact(page, "difference of the states", f"{gap:.3g}")
     page.get_by_label("the bridge").click()

@@ -103,10 +103,8 @@ def test_every_error_and_pair_is_told_by_its_name(said, told):
     assert facts["loss, all read"] == told(x["losses"][2])
     pairs = [(row["token"], row["step"]) for row in shown.rows]
     assert pairs == [(str(t), str(n)) for t in (1, 2, 3, 4) for n in (1, 2)]
-    sweep = shown.pictures[3]
-    errors = next(part for part in sweep if part["points"])
-    (mark,) = (part for part in sweep if part.get("r") == 4.5)
-    assert [mark["cx"], mark["cy"]] == errors["points"][2]
+    ((mark, errors),) = shown.marks
+    assert mark == errors[2]
 
 
 @pytest.mark.browser
@@ -121,10 +119,9 @@ def test_the_switch_that_breaks_it_by_mouse(visit, expect_fact):
 
 
 @pytest.mark.browser
-def test_steps_by_touch_and_inner_steps_by_key(visit, expect_fact):
-    size = {"width": 360, "height": 800}
+def test_steps_by_touch_and_inner_steps_by_key(phone, expect_fact):
     address = "two_views.html#two_views?read=0"
-    page = visit(address, viewport=size, has_touch=True)
+    page = phone(address)
     page.get_by_text("both views answer nothing").wait_for()
     page.get_by_role("button", name="step").tap()
     page.get_by_label("sign turned").tap()

@@ -105,7 +105,8 @@ function plane(numbers, settings, name) {
   node.append(shape("path", { d, class: "x-hollow x-stroke-value" }));
   tick(node, x - 11, y + 4, "map", "end", "value");
   const [sx, sy] = at(path[read]);
-  tick(node, sx + 9, sy - 7, "S", "start", "state");
+  // at the top of the frame below the state, where no heading stands
+  tick(node, sx + 9, sy + (sy < 44 ? 16 : -7), "S", "start", "state");
   const low = 26 + SIDE - 8;
   if (read) tick(node, 8, low, "dashed: right for the newest key", "start", "key");
   return node;

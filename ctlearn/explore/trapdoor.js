@@ -150,7 +150,7 @@ function compared(parent, numbers, { read, x, y, width }) {
     const at = { y: y + TOP + j * CELL + 2.5, class: "x-fill-query" };
     parent.append(shape("rect", { ...bar, ...at }));
   });
-  for (const j of [0, read - 1]) {
+  for (const j of new Set([0, read - 1])) {
     const at = { class: "x-tick", "text-anchor": "end" };
     write(parent, first - 6, y + TOP + j * CELL + 11, String(j + 1), at);
   }

@@ -88,6 +88,12 @@ def test_every_error_is_told_by_its_name(said, told):
     assert [row["batch"] for row in shown.rows] == list("111122223333")
 
 
+def test_a_state_at_the_top_has_its_name_below_the_heading(said):
+    plane = said(MiniBatch, batch=12, rate=2.0, noise=1.0, drift=15.0, seed=999)
+    names = {part["text"]: part["y"] for part in plane.pictures[0] if "y" in part}
+    assert names["S"] > names["the state's way"] + 15
+
+
 @pytest.mark.browser
 def test_the_batch_size_and_the_rate_are_dragged(
     visit, drag, picture_width, expect_fact

@@ -94,6 +94,11 @@ def test_softmax_shows_its_gap(visit, expect_fact):
     page.get_by_text("series up to degree 4").wait_for()
 
 
+def test_the_number_of_an_only_token_is_written_once(said):
+    comparing = said(Trapdoor, tokens=1).pictures[0]
+    assert [part["text"] for part in comparing if part["tag"] == "text"].count("1") == 1
+
+
 def test_a_large_state_is_drawn_in_part_and_says_so(said):
     texts = said(Trapdoor, rule="softmax", degree=6, d_k=4).texts
     assert {"210 × 4", "(40 rows", "are drawn)"} <= set(texts)

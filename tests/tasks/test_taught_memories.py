@@ -54,6 +54,15 @@ def test_a_hidden_layer_that_is_held_still_makes_features():
     assert not torch.allclose(moving, still, rtol=1e-2, atol=0)
 
 
+def test_every_seed_has_its_own_error():
+    slow = start("matrix")
+    slow.log_beta[1] = -torch.inf
+    told = taught.draw(2 * 64, torch.Generator().manual_seed(1))
+    learns, says_nothing = taught._tested("matrix", slow, told)[0].tolist()
+    assert learns < 0.95
+    assert says_nothing == 1
+
+
 def test_the_first_mini_batch_moves_a_hidden_layer():
     memory = taught.memories("perceptron", start("perceptron"), 1)
     k, v = taught.draw(2, torch.Generator().manual_seed(1))

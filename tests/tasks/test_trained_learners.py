@@ -60,6 +60,18 @@ def test_layers_of_a_seed_see_the_same_inputs_and_share_as_much_as_told():
     assert A.square().mean((2, 3, 4)).numpy() == pytest.approx(np.ones((3, 2)), abs=0.1)
 
 
+def test_layers_begin_alike_and_what_goes_in_comes_out():
+    generator = torch.Generator().manual_seed(1)
+    weights = trained_learners.initial_weights(2, 3, generator)
+    assert torch.equal(weights["q"], weights["k"])
+    through = weights["v"] @ weights["o"]
+    assert torch.allclose(through, torch.eye(D).expand(6, D, D), atol=1e-5)
+    for x in weights.values():
+        assert torch.equal(x[:2], x[2:4])
+        assert torch.equal(x[:2], x[4:])
+    assert not torch.equal(weights["v"][0], weights["v"][1])
+
+
 def test_training_finds_the_step_and_the_start():
     trained = trained_learners.train(8, steps=60, batch=8, where=SMALL)
     assert trained.errors.shape == (2, len(STARTS), 2, T)

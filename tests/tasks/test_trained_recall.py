@@ -28,17 +28,18 @@ TWO = ON_A_PROCESSOR._replace(seeds=2)
 def test_the_wanted_class_is_the_latest_value_of_the_last_document(name):
     drawn = draw(TASKS[name], 20, torch.Generator().manual_seed(0))
     for names, marks, wanted in zip(*(x.tolist() for x in drawn), strict=True):
-        latest, asked = {}, 0
+        latest, asked = {}, set()
         for who, mark, answer in zip(names, marks, wanted, strict=True):
             if mark == NEW:
                 latest = {}
             elif mark == ASK:
                 assert answer == latest.get(who, NOTHING)
-                asked += 1
+                assert who not in asked
+                asked.add(who)
             else:
                 assert answer == -1
                 latest[who] = mark
-        assert asked == TASKS[name].told + TASKS[name].untold
+        assert len(asked) == TASKS[name].told + TASKS[name].untold
 
 
 def test_names_that_are_over_are_asked_first():
@@ -89,6 +90,21 @@ def test_training_finds_the_mark():
     assert trained.accuracy.shape == (2,)
     assert trained.accuracy.mean() > 0.6
     assert (trained.kept_at_new < trained.kept_at_pairs).all()
+
+
+def test_decays_are_told_apart_by_what_a_token_does():
+    """All is kept at questions, one half at pairs and nothing at marks."""
+    drawn = draw(TASKS["documents"], 3, torch.Generator().manual_seed(5))
+    weights = trained_recall.initial_weights(1, torch.Generator().manual_seed(6))
+    with torch.no_grad():
+        for name in ("names", "marks", "alpha", "alpha_0"):
+            weights[name].zero_()
+        weights["alpha"][:, 0] = 1.0
+        weights["marks"][:, ASK, 0], weights["marks"][:, NEW, 0] = 90.0, -90.0
+    shaped = trained_recall.Sequences(*(x[None] for x in drawn))
+    found = trained_recall._tested(weights, MEMORIES["gated delta"], shaped)
+    assert found.kept_at_pairs.tolist() == pytest.approx([0.5])
+    assert found.kept_at_new.tolist() == pytest.approx([0.0])
 
 
 def test_one_seed_is_one_result_and_nothing_is_kept_where_nothing_begins():

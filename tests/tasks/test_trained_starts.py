@@ -44,6 +44,8 @@ def test_no_part_of_a_wave_is_linear_in_the_point():
     A = torch.linalg.lstsq(wave.view(4000, T + 1, 2), told.y[0]).solution
     assert torch.allclose(wave.view(4000, T + 1, 2) @ A, told.y[0], atol=1e-3)
     assert abs(A.mean(0)).max() < 0.1
+    # any phase is as likely
+    assert A.square().mean((0, 2)).tolist() == pytest.approx([1, 1], abs=0.1)
 
 
 def test_teaching_finds_a_start_that_learns():
@@ -57,6 +59,13 @@ def test_teaching_finds_a_start_that_learns():
     assert best == 0.05
     assert (after.mean(1) < 0.8).all()
     assert taught.W_2.shape[-1] == D_V
+
+
+def test_answering_zero_scores_one_and_what_runs_away_is_never_best():
+    start = trained_starts.random_start(2, torch.Generator().manual_seed(0))
+    best, found = trained_starts.errors(start, [1e30, 0.0], both=True)
+    assert best == 0
+    assert found.mean(1).tolist() == pytest.approx([1, 1])
 
 
 def test_a_start_is_judged_on_other_sequences_than_it_was_taught_on(monkeypatch):

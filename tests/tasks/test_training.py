@@ -34,15 +34,23 @@ def test_a_gpu_trains_more_and_longer(monkeypatch, there):
     assert ON_A_GPU.longer > ON_A_PROCESSOR.longer
 
 
-def test_tensors_are_made_there_and_the_threads_given_back():
+@pytest.fixture
+def two_threads():
     before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_tensors_are_made_there_and_the_threads_given_back():
     elsewhere = ON_A_PROCESSOR._replace(device="meta")
     with on(elsewhere):
         assert torch.get_num_threads() == 1
         assert torch.zeros(2).device.type == "meta"
     with pytest.raises(KeyError), on(ON_A_PROCESSOR):
         raise KeyError
-    assert torch.get_num_threads() == before
+    assert torch.get_num_threads() == 2
     assert torch.zeros(2).device.type == "cpu"
 
 

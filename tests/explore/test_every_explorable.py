@@ -36,6 +36,7 @@ def page(opened):
     name, page = opened
     page.get_by_role("button", name="start over").click()
     page.wait_for_function(f"['', '#{name}'].includes(location.hash)")
+    page.evaluate(TWO_FRAMES)  # it is drawn in the next one
     return page
 
 

@@ -225,6 +225,14 @@ def test_what_leaves_the_site_is_seen_and_goes_nowhere(visit):
     assert "failed request: https://example.org/" in found
 
 
+def of_visible_rows(page, name):
+    """An attribute of every row of the ledger that is seen, asked for at once."""
+    rows = page.locator("table.ledger tbody tr:visible")
+    return rows.evaluate_all(
+        "(rows, name) => rows.map(r => r.getAttribute(name))", name
+    )
+
+
 def test_the_ledger_sorts_and_filters_and_needs_no_script(visit):
     browser = visit()
     browser.open("book/ledger.html")
@@ -240,11 +248,10 @@ def test_the_ledger_sorts_and_filters_and_needs_no_script(visit):
     assert shown == page.evaluate(f"titles => [...titles].sort({order})", shown)
     kind = rows.first.get_attribute("data-kind")
     page.get_by_label("Kind").select_option(kind)
-    visible = page.locator("table.ledger tbody tr:visible")
-    assert {row.get_attribute("data-kind") for row in visible.all()} == {kind}
+    assert set(of_visible_rows(page, "data-kind")) == {kind}
     page.get_by_label("Kind").select_option("")
     page.get_by_label("Mechanism").select_option("delta_rule")
-    found = {row.get_attribute("data-mechanisms") for row in visible.all()}
+    found = of_visible_rows(page, "data-mechanisms")
     assert found
     assert all('"delta_rule"' in names for names in found)
     assert browser.faults == []

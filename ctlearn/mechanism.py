@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict, get_args, get_type_hints
 
 import numpy as np
 
@@ -147,20 +147,80 @@ def _taken(function: Callable, inputs: Inputs) -> Inputs:
     return {name: x for name, x in inputs.items() if name in asked}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """A mechanism's place in the design space.
+@dataclass(frozen=True)
+class Cell:
+    """Five choices in the words of the map, so that mechanisms can be compared.
 
-    `state` counts the numbers kept for one head after T tokens: a formula in T, d_k,
-    d_v and the mechanism's constants that Python can evaluate.
+    What the state is as a model, what the model is trained for, by which steps, on
+    which pairs each step looks, and how room is made.
     """
 
+    function_class: Literal[
+        "linear map",
+        "linear map of features",
+        "ratio of linear maps",
+        "bank of linear maps",
+        "network",
+        "kernel expansion",
+        "local fit",
+    ]
+    objective: Literal["dot product", "squared error", "another loss", "local error"]
+    optimiser: Literal[
+        "one step",
+        "several steps",
+        "momentum",
+        "scaled step",
+        "preconditioned step",
+        "closed form",
+    ]
+    schedule: Literal["every token", "mini-batch", "window", "whole history"]
+    control: Literal[
+        "none",
+        "one rate",
+        "rate by channel",
+        "rate by entry",
+        "size",
+        "eviction",
+        "selection",
+    ]
+
+
+# The words that each choice may have, in the order of the map.
+CHOICES: dict[str, tuple[str, ...]] = {
+    axis: get_args(words) for axis, words in get_type_hints(Cell).items()
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A mechanism's place in the design space, in the map's words and in its own.
+
+    `cell` is where the map has it; `beside` is the cell of the second memory of a
+    hybrid. `state` counts the numbers kept for one head after T tokens: a formula in T,
+    d_k, d_v and the mechanism's constants that Python can evaluate.
+    """
+
+    cell: Cell
+    beside: Cell | None = None
     function_class: str
     objective: str
     optimiser: str
     schedule: str
     control: str
     state: str
+
+    def words(self) -> dict[str, str]:
+        """What the place says of each choice, and of the state, in its own words."""
+        return {name: getattr(self, name) for name in (*CHOICES, "state")}
+
+    def of(self, model: Any, numbers: str) -> "Place":
+        """The place of the same mechanism with a model of another class.
+
+        The model has so many numbers where the one of this place has d_k * d_v.
+        """
+        cell = replace(self.cell, function_class=model)
+        state = self.state.replace("d_k * d_v", f"({numbers})")
+        return replace(self, cell=cell, state=state)
 
     def state_numbers(self, T: int, d_k: int, d_v: int, **constants: Any) -> int:
         """How many numbers the state holds after T tokens."""
@@ -213,6 +273,9 @@ class Mechanism:
     A document may stand behind others in one row and be read as if alone where every
     decay is minus infinity at its first token. `opening` is what else must change in
     its inputs for that; if it adds tokens in front, their answers are nobody's.
+
+    `told` is for a mechanism that has no place for a pair's key: it makes inputs of
+    those that would tell the pair otherwise, q, k and v among them.
     """
 
     module: str
@@ -229,6 +292,7 @@ class Mechanism:
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     symbolic_tokens: int = 4
     opening: Callable[[Inputs], Inputs] | None = None
+    told: Callable[[Inputs], Inputs] | None = None
 
     @property
     def settings(self) -> dict[str, "Mechanism"]:
@@ -238,6 +302,13 @@ class Mechanism:
             for name, changes in self.variants.items()
         }
         return {self.name: self} | changed
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The cells of the map in which it stands: in any setting, on either side."""
+        places = [setting.place for setting in self.settings.values()]
+        sides = [cell for place in places for cell in (place.cell, place.beside)]
+        return tuple(dict.fromkeys(cell for cell in sides if cell is not None))
 
     @property
     def name(self) -> str:

@@ -22,9 +22,10 @@ RANKS = (
     {"scalars", "shapes"},
     {"buckets", "cost", "counting", "features", "inner", "memory", "objectives"}
     | {"supplies", "systems", "waves", "windows"},
-    {"mechanism", "printed"},
+    {"composed", "mechanism", "printed"},
     {"mixers"},
-    {"identities", "tasks", "explore", "kernels", "layers", "plots", "listing"},
+    {"identities", "tasks", "explore", "kernels", "layers", "plots", "listing"}
+    | {"train"},
     {"__main__"},
 )
 

@@ -5,7 +5,6 @@ The directive `family-tree` draws which mechanism becomes which; the directive
 settings at which it is another one, each with its check in the ledger.
 """
 
-import dataclasses
 import hashlib
 import inspect
 import re
@@ -18,7 +17,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
 from ctlearn.identities.family import limit_name
-from ctlearn.mechanism import Limit, Mechanism, Place
+from ctlearn.mechanism import Limit, Mechanism
 from ctlearn.mixers import branches, mechanisms
 
 
@@ -96,11 +95,10 @@ class Mechanisms(SphinxDirective):
     def facts(self, mechanism: Mechanism) -> nodes.Element:
         """The place in the design space, as names and values."""
         pairs: list[tuple[str, list[nodes.Node]]] = []
-        for choice in dataclasses.fields(Place):
-            value = getattr(mechanism.place, choice.name)
-            as_code = choice.name == "state"
+        for choice, value in mechanism.place.words().items():
+            as_code = choice == "state"
             node = nodes.literal("", value) if as_code else nodes.Text(value)
-            pairs.append((choice.name.replace("_", " "), [node]))
+            pairs.append((choice.replace("_", " "), [node]))
         page = chapter_page(self.env, mechanism.chapter)
         if page:
             pairs.append(("chapter", parsed(self, f"{{doc}}`/{page}`")))

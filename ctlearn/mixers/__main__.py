@@ -1,9 +1,8 @@
 """`python -m ctlearn.mixers`: the design space as a table, and the family tree."""
 
-import dataclasses
 import textwrap
 
-from ctlearn.mechanism import Mechanism, Place
+from ctlearn.mechanism import Mechanism
 from ctlearn.mixers import branches, mechanisms
 
 _WIDTH = 100
@@ -13,10 +12,9 @@ def main() -> None:
     """Print each mechanism's choices, then which becomes which under which setting."""
     for mechanism in mechanisms().values():
         print(f"{mechanism.title}  [{mechanism.name}]")
-        for choice in dataclasses.fields(Place):
-            words = choice.name.replace("_", " ")
-            said = textwrap.wrap(getattr(mechanism.place, choice.name), _WIDTH - 20)
-            print(f"  {words:<16}  " + f"\n{'':20}".join(said))
+        for choice, words in mechanism.place.words().items():
+            said = textwrap.wrap(words, _WIDTH - 20)
+            print(f"  {choice.replace('_', ' '):<16}  " + f"\n{'':20}".join(said))
         print()
     print("The family tree: each becomes the one it stands under, if")
     for mechanism, when, depth in branches():

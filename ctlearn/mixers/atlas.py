@@ -14,7 +14,7 @@ all of them together. M goes token by token, for with Muon it is no sum of gradi
 [behrouz2025atlas, eqs. 32, 33, from secondary sources; they differ on the step size]
 """
 
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,8 @@ from ctlearn.features import identity, taylor
 from ctlearn.inner import MUON, Momentum, each
 from ctlearn.mechanism import Inputs, Limit, Mechanism
 from ctlearn.memory import decay_between
-from ctlearn.mixers import omega_rule
 from ctlearn.mixers.normalised_linear_attention import FeatureMap
+from ctlearn.mixers.omega_rule import PLACE
 from ctlearn.scalars import exp, minus_infinity
 from ctlearn.shapes import checked_step
 from ctlearn.windows import Replay, begin_with
@@ -91,11 +91,15 @@ def block(  # noqa: PLR0913 - as many letters as the update has
 
 
 recurrent, chunkwise = inner.inner_forms(step, block, begin_with(Momentum))
-
 INPUTS = {"q": "real", "k": "unit", "v": "real", "log_decay": "log_decay [T]"}
 INPUTS |= {"log_mu": "log_decay [T]", "eta": "small", "beta": "small"}
 CONSTANTS = {"window": 4, "inner_batch": 3}
-place = partial(omega_rule.place, optimiser="descent with momentum and Muon", copies=3)
+PLACE = replace(
+    PLACE,
+    cell=replace(PLACE.cell, optimiser="momentum"),
+    optimiser="gradient descent with momentum and Muon, step sizes beta",
+    state=PLACE.state.replace("2", "3"),
+)
 
 
 def _without_momentum(x: Inputs) -> Inputs:
@@ -113,7 +117,7 @@ MECHANISM = Mechanism(
     citations=("behrouz2025atlas",),
     inputs=INPUTS | {"beta": "rate"},
     constants=CONSTANTS | {"muon": ()},
-    place=place("d_k * d_v"),
+    place=PLACE,
     chapter="13_deep_memories",
     opening=windows.empty_window_first,
     symbolic_tokens=3,
@@ -137,10 +141,10 @@ MECHANISM = Mechanism(
         "with Muon on polynomial features": {
             "constants": {"window": 4, "phi": taylor},
             "limits": (),
-            "place": place("(1 + d_k + d_k**2) * d_v"),
+            "place": PLACE.of("linear map of features", "(1 + d_k + d_k**2) * d_v"),
             "exempt": inner.NOT_RATIONAL,
         },
         "a perceptron": windows.perceptron_variant(Momentum)
-        | {"inputs": INPUTS, "place": place("(7 * (d_k + d_v + 1) + d_v)")},
+        | {"inputs": INPUTS, "place": PLACE.of("network", "7 * (d_k + d_v + 1) + d_v")},
     },
 )

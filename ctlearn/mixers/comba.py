@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, Write, family_forms
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, Write, family_forms
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
 
@@ -98,6 +98,7 @@ MECHANISM = Mechanism(
     opening=_opening,
     chapter="09_gated_delta_rules",
     place=Place(
+        cell=Cell("linear map", "squared error", "one step", "every token", "one rate"),
         function_class="linear map",
         objective="squared error, the answer read at p",
         optimiser="stochastic gradient descent along k, step size beta",

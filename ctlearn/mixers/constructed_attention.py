@@ -27,7 +27,7 @@ import numpy as np
 from ctlearn import memory
 from ctlearn.features import orthonormal
 from ctlearn.inner import Linear, Training
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, Write, chunk_forms
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, Write, chunk_forms
 from ctlearn.shapes import checked_step
 
 
@@ -108,6 +108,7 @@ MECHANISM = Mechanism(
     citations=("vonoswald2023",),
     inputs={"q": "real", "k": "real", "v": "real", "W_0": "real", "beta": "rate"},
     place=Place(
+        cell=Cell("linear map", "squared error", "one step", "whole history", "none"),
         function_class="linear map",
         objective="half the squared error",
         optimiser="gradient descent, one step from a learned start",

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, chunk_forms
 from ctlearn.memory import initial_state
 from ctlearn.mixers import gated_delta_rule
 from ctlearn.scalars import exp
@@ -85,6 +85,9 @@ MECHANISM = Mechanism(
     },
     chapter="11_test_time_regression",
     place=Place(
+        cell=Cell(
+            "linear map", "squared error", "several steps", "every token", "one rate"
+        ),
         function_class="linear map",
         objective="half the squared error on each of n_h pairs",
         optimiser="stochastic gradient descent, n_h steps of sizes beta",

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.features import orthonormal
-from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, Write, family_forms
 from ctlearn.shapes import checked_step
 
 
@@ -52,6 +52,7 @@ MECHANISM = Mechanism(
     citations=("schlag2021", "yang2024deltanet", "widrow1960", "grazzi2025"),
     inputs=INPUTS,
     place=Place(
+        cell=Cell("linear map", "squared error", "one step", "every token", "none"),
         function_class="linear map",
         objective="half the squared error",
         optimiser="stochastic gradient descent, step size beta",

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, Write, family_forms
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
 
@@ -60,6 +60,7 @@ MECHANISM = Mechanism(
     },
     chapter="09_gated_delta_rules",
     place=Place(
+        cell=Cell("linear map", "squared error", "one step", "every token", "one rate"),
         function_class="linear map",
         objective="half the squared error, linearised at the decayed state",
         optimiser="stochastic gradient descent, step size beta",

@@ -13,7 +13,7 @@ two tokens in turn may multiply a state by 5/4, for ever.
 
 import numpy as np
 
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, Write, family_forms
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, Write, family_forms
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
 
@@ -80,6 +80,9 @@ MECHANISM = Mechanism(
     },
     chapter="09_gated_delta_rules",
     place=Place(
+        cell=Cell(
+            "linear map", "squared error", "one step", "every token", "rate by channel"
+        ),
         function_class="linear map",
         objective="squared error between gated value and gated answer",
         optimiser="stochastic gradient descent along k",

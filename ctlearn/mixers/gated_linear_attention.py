@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, Write, family_forms
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
 
@@ -40,6 +40,9 @@ MECHANISM = Mechanism(
     chapter="05_forgetting",
     inputs={"q": "real", "k": "real", "v": "real", "log_decay": "log_decay"},
     place=Place(
+        cell=Cell(
+            "linear map", "dot product", "one step", "every token", "rate by channel"
+        ),
         function_class="linear map",
         objective="dot product",
         optimiser="gradient descent, step size 1",

@@ -15,6 +15,7 @@ begins a new document is a token in front of it, with alpha = 0 and v = 0.
 import numpy as np
 
 from ctlearn.mechanism import (
+    Cell,
     Limit,
     Mechanism,
     Place,
@@ -22,7 +23,7 @@ from ctlearn.mechanism import (
     empty_token_first,
     family_forms,
 )
-from ctlearn.scalars import exp, expm1
+from ctlearn.scalars import exp, expm1, log
 from ctlearn.shapes import checked_step
 
 
@@ -50,7 +51,12 @@ MECHANISM = Mechanism(
     chapter="05_forgetting",
     inputs={"q": "real", "v": "real", "log_decay": "log_decay"},
     opening=empty_token_first,
+    # unit keys have squares that a channel can forget, and write
+    told=lambda x: {"q": x["q"] ** 2, "v": x["v"], "log_decay": log(1 - x["k"] ** 2)},
     place=Place(
+        cell=Cell(
+            "linear map", "dot product", "one step", "every token", "rate by channel"
+        ),
         function_class="linear map",
         objective="dot product",
         optimiser="gradient descent, step size 1",

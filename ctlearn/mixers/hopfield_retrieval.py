@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.features import softmax_feature
-from ctlearn.mechanism import Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, chunk_forms
 from ctlearn.mixers.softmax_attention import Cache, extend, initial_cache
 from ctlearn.scalars import minus_infinity
 from ctlearn.shapes import checked_step
@@ -58,6 +58,7 @@ MECHANISM = Mechanism(
     inputs={"q": "real", "k": "real", "v": "real"},
     constants={"tau": 2, "steps": 2},
     place=Place(
+        cell=Cell("local fit", "local error", "several steps", "whole history", "none"),
         function_class="non-parametric: a weighted mean near a fixed point",
         objective="the energy, by the question; squared error, by the answer",
         optimiser="concave-convex descent, J steps",

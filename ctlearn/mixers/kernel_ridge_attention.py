@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, chunk_forms
 from ctlearn.memory import copied_state, solve_unit_lower
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
@@ -104,6 +104,9 @@ MECHANISM = Mechanism(
     inputs={"q": "unit", "k": "unit", "v": "real", "ridge": "positive"},
     chapter="11_test_time_regression",
     place=Place(
+        cell=Cell(
+            "kernel expansion", "squared error", "closed form", "whole history", "none"
+        ),
         function_class="the kernel's function space",
         objective="squared error with a ridge",
         optimiser="closed form",

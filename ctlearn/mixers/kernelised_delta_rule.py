@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ctlearn.features import orthonormal
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, chunk_forms
 from ctlearn.memory import copied_state, solve_unit_lower
 from ctlearn.mixers.kernel_ridge_attention import Kernel, exponential
 from ctlearn.shapes import checked_step
@@ -104,6 +104,9 @@ MECHANISM = Mechanism(
     citations=("liu2008klms", "wang2025ttr"),
     inputs=INPUTS,
     place=Place(
+        cell=Cell(
+            "kernel expansion", "squared error", "one step", "every token", "none"
+        ),
         function_class="the kernel's function space",
         objective="half the squared error",
         optimiser="stochastic gradient descent, step size beta",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place, family_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, family_forms
 from ctlearn.mixers import gated_delta_rule
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
@@ -52,6 +52,9 @@ MECHANISM = Mechanism(
     },
     chapter="09_gated_delta_rules",
     place=Place(
+        cell=Cell(
+            "linear map", "squared error", "one step", "every token", "rate by channel"
+        ),
         function_class="linear map",
         objective="half the squared error, linearised at the decayed state",
         optimiser="stochastic gradient descent, step size beta",

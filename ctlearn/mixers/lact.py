@@ -29,7 +29,7 @@ import numpy as np
 
 from ctlearn import inner
 from ctlearn.inner import MUON_LACT, GatedUnit, Linear, each, zeros_like
-from ctlearn.mechanism import Mechanism, Place
+from ctlearn.mechanism import Cell, Mechanism, Place
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
 from ctlearn.supplies import Supply
@@ -117,6 +117,7 @@ def drawn_start(supply: Supply, d_k: int, d_v: int, **kept: bool) -> State:
 
 
 PLACE = Place(
+    cell=Cell("network", "dot product", "momentum", "mini-batch", "size"),
     function_class="two gated layers (SwiGLU)",
     objective="dot product",
     optimiser="gradient ascent with momentum and Muon, step sizes beta",

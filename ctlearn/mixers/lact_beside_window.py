@@ -80,6 +80,7 @@ MECHANISM = Mechanism(
     constants={"window": 3, "inner_batch": 3, "muon": ()},
     place=replace(
         lact.PLACE,
+        beside=sliding_window_attention.MECHANISM.place.cell,
         function_class="a weighted mean, plus what two gated layers (SwiGLU) answer",
         objective="locally weighted squared error, and dot product",
         optimiser="closed form, and gradient ascent with momentum and Muon",

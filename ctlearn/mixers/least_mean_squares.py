@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, Write, family_forms
 from ctlearn.shapes import checked_step
 
 
@@ -39,6 +39,7 @@ MECHANISM = Mechanism(
     citations=("widrow1960",),
     inputs={"q": "real", "k": "unit", "v": "real", "mu": "rate"},
     place=Place(
+        cell=Cell("linear map", "squared error", "one step", "every token", "none"),
         function_class="linear map",
         objective="half the squared error",
         optimiser="stochastic gradient descent, constant step size",

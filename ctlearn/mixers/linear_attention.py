@@ -9,7 +9,7 @@ schlag2021, eq. 8]
 
 import numpy as np
 
-from ctlearn.mechanism import Mechanism, Place, Write
+from ctlearn.mechanism import Cell, Mechanism, Place, Write
 from ctlearn.memory import initial_state, scan
 from ctlearn.shapes import checked, checked_step
 
@@ -72,6 +72,7 @@ MECHANISM = Mechanism(
     chapter="02_the_trapdoor",
     inputs={"q": "real", "k": "real", "v": "real"},
     place=Place(
+        cell=Cell("linear map", "dot product", "one step", "every token", "none"),
         function_class="linear map",
         objective="dot product",
         optimiser="gradient descent, step size 1",

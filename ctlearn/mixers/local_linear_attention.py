@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.features import softmax_feature
-from ctlearn.mechanism import Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Mechanism, Place, chunk_forms
 from ctlearn.mixers.softmax_attention import Cache, extend, initial_cache
 from ctlearn.scalars import minus_infinity
 from ctlearn.shapes import checked_step
@@ -62,6 +62,7 @@ MECHANISM = Mechanism(
     inputs={"q": "real", "k": "real", "v": "real", "ridge": "positive"},
     chapter="11_test_time_regression",
     place=Place(
+        cell=Cell("local fit", "local error", "closed form", "whole history", "none"),
         function_class="non-parametric: a local affine fit of what was seen",
         objective="locally weighted squared error, with a ridge on the slope",
         optimiser="closed form",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.buckets import Buckets, carried, read, start, weighed
-from ctlearn.mechanism import Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, chunk_forms
 from ctlearn.memory import decay_between
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
@@ -71,6 +71,9 @@ MECHANISM = Mechanism(
         **{"log_decay": "log_decay [T]", "levels": "positive [T, 9]"},
     },
     place=Place(
+        cell=Cell(
+            "bank of linear maps", "dot product", "one step", "every token", "one rate"
+        ),
         function_class="bank of linear maps, one for each level of age",
         objective="dot product",
         optimiser="gradient descent, step size 1",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.buckets import Buckets, carried, read, start, weighed
-from ctlearn.mechanism import Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, chunk_forms
 from ctlearn.memory import decay_between, pairs, solve_unit_lower
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
@@ -85,6 +85,13 @@ MECHANISM = Mechanism(
         **{"beta": "rate", "levels": "positive [T, 9]"},
     },
     place=Place(
+        cell=Cell(
+            "bank of linear maps",
+            "squared error",
+            "one step",
+            "every token",
+            "one rate",
+        ),
         function_class="bank of linear maps, one for each level of age",
         objective="half the squared error of their sum, linearised after decay",
         optimiser="stochastic gradient descent, step size beta",

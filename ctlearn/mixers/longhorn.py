@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, chunk_forms
 from ctlearn.memory import initial_state
 from ctlearn.shapes import checked_step
 
@@ -57,6 +57,7 @@ MECHANISM = Mechanism(
     inputs={"q": "real", "k": "real", "v": "real", "beta": "rate [T, d_v]"},
     chapter="11_test_time_regression",
     place=Place(
+        cell=Cell("linear map", "squared error", "scaled step", "every token", "none"),
         function_class="linear map",
         objective="squared error and squared distance from the last state",
         optimiser="implicit: the exact minimum, strength beta of each value channel",

@@ -15,7 +15,7 @@ SiLU; none of that is here. [gu2023mamba, algorithm 2, from memory]
 
 import numpy as np
 
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, chunk_forms
 from ctlearn.memory import decay_between, initial_state
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
@@ -71,6 +71,9 @@ MECHANISM = Mechanism(
         **{"A": "log_decay [d_k, d_v]", "delta": "positive [T, d_v]"},
     },
     place=Place(
+        cell=Cell(
+            "linear map", "dot product", "one step", "every token", "rate by entry"
+        ),
         function_class="linear map",
         objective="dot product",
         optimiser="gradient descent, step size Delta",

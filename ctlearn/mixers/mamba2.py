@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, Write, family_forms
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
 
@@ -49,6 +49,7 @@ MECHANISM = Mechanism(
         "delta": "positive [T]",
     },
     place=Place(
+        cell=Cell("linear map", "dot product", "one step", "every token", "one rate"),
         function_class="linear map",
         objective="dot product",
         optimiser="gradient descent, step size Delta",

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ctlearn.mechanism import Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Mechanism, Place, chunk_forms
 from ctlearn.memory import copied_state, initial_state, log_decay_between
 from ctlearn.scalars import exp, shift
 from ctlearn.shapes import checked_step
@@ -98,6 +98,9 @@ MECHANISM = Mechanism(
         **{"log_decay": "log_decay [T]", "log_write": "real"},
     },
     place=Place(
+        cell=Cell(
+            "ratio of linear maps", "dot product", "one step", "every token", "one rate"
+        ),
         function_class="ratio of two linear maps, floored",
         objective="dot product",
         optimiser="gradient descent, a step size without bound",

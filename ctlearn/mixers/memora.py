@@ -26,7 +26,6 @@ so begins a new document.
 [behrouz2025miras, eqs. 27 and 30-32, reported; kivinen1997]
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,7 +33,7 @@ import numpy as np
 
 from ctlearn import inner
 from ctlearn.inner import Linear, Perceptron
-from ctlearn.mechanism import Mechanism, Place, empty_token_first
+from ctlearn.mechanism import Cell, Mechanism, Place, empty_token_first
 from ctlearn.objectives import Mirror, simplex
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
@@ -86,6 +85,7 @@ recurrent, chunkwise = inner.inner_forms(step, block, begin)
 
 
 PLACE = Place(
+    cell=Cell("linear map", "squared error", "one step", "mini-batch", "size"),
     function_class="linear map, or a perceptron",
     objective="half the squared error",
     optimiser="exponentiated gradient, step size beta",
@@ -110,7 +110,7 @@ MECHANISM = Mechanism(
             "start": lambda supply, d_k, d_v: Mirror.start(
                 inner.drawn(Perceptron, supply, d_k, 7, d_v), partial(simplex, mass=5.0)
             ),
-            "place": replace(PLACE, state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"),
+            "place": PLACE.of("network", "7 * (d_k + d_v + 1) + d_v"),
             "exempt": NESTED,
         },
     },

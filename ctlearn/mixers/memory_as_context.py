@@ -25,7 +25,7 @@ import numpy as np
 
 from ctlearn import inner
 from ctlearn.features import normalise, softmax_feature
-from ctlearn.mechanism import Mechanism, Place
+from ctlearn.mechanism import Cell, Mechanism, Place
 from ctlearn.mixers import titans
 from ctlearn.mixers.memory_as_layer import (
     GATES,
@@ -91,6 +91,8 @@ recurrent, chunkwise = inner.inner_forms(step, _segment(titans.block), begin)
 
 
 PLACE = Place(
+    cell=Cell("linear map", "squared error", "momentum", "mini-batch", "one rate"),
+    beside=Cell("local fit", "local error", "closed form", "window", "eviction"),
     function_class="a weighted mean, and a linear map or a perceptron of it",
     objective="locally weighted squared error; then squared error",
     optimiser="closed form; then gradient descent with momentum",

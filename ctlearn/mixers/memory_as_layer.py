@@ -11,14 +11,13 @@ Titans' memory. [behrouz2025titans, eqs. 29-31]
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ctlearn import inner
 from ctlearn.inner import Linear, Momentum, Perceptron
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place
 from ctlearn.mixers import sliding_window_attention, titans
 from ctlearn.mixers.softmax_attention import Cache, initial_cache
 from ctlearn.shapes import checked_step
@@ -106,14 +105,16 @@ def perceptron_variant(place: Place) -> dict[str, Any]:
         f = inner.drawn(Perceptron, supply, d_k, 7, d_v)
         return State.start(Momentum.start(f), d_k, d_v)
 
-    state = place.state.replace("d_k * d_v", "(7 * (d_k + d_v + 1) + d_v)")
-    place, exempt = replace(place, state=state), inner.NOT_RATIONAL
+    place = place.of("network", "7 * (d_k + d_v + 1) + d_v")
+    exempt = inner.NOT_RATIONAL
     return {"start": start, "limits": (), "place": place, "exempt": exempt}
 
 
 GATES = dict.fromkeys(("log_decay", "log_mu"), "log_decay [T]") | {"beta": "small"}
 TOKENS = {"q": "real", "k": "unit", "v": "real"}
 PLACE = Place(
+    cell=Cell("linear map", "squared error", "momentum", "mini-batch", "one rate"),
+    beside=Cell("local fit", "local error", "closed form", "window", "eviction"),
     function_class="a weighted mean of what a linear map or a perceptron answers",
     objective="squared error; then locally weighted squared error",
     optimiser="gradient descent with momentum; then closed form",

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ctlearn import memory
-from ctlearn.mechanism import Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Mechanism, Place, chunk_forms
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
 from ctlearn.systems import conjugate_gradients, solve
@@ -112,6 +112,9 @@ MECHANISM = Mechanism(
     },
     chapter="11_test_time_regression",
     place=Place(
+        cell=Cell(
+            "linear map", "squared error", "closed form", "whole history", "one rate"
+        ),
         function_class="linear map",
         objective="half the squared error, decayed, with a ridge",
         optimiser="closed form, or conjugate gradients",

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, chunk_forms
 from ctlearn.memory import copied_state, decay_between, initial_state, solve_unit_lower
 from ctlearn.scalars import exp, minus_infinity
 from ctlearn.shapes import checked_step
@@ -111,6 +111,7 @@ MECHANISM = Mechanism(
     },
     of_matrix=lambda S: State(S, 0 * S),
     place=Place(
+        cell=Cell("linear map", "squared error", "momentum", "every token", "one rate"),
         function_class="linear map",
         objective="half the squared error, the answer read at p",
         optimiser="stochastic gradient descent with momentum",

@@ -23,7 +23,6 @@ front of it with alpha = beta = 0, the last of its mini-batch.
 [behrouz2025miras, eqs. 24-25, reported]
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +30,7 @@ import numpy as np
 
 from ctlearn import inner
 from ctlearn.inner import Linear, Perceptron
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, empty_token_first
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, empty_token_first
 from ctlearn.objectives import Mirror, dual_link, power_slope
 from ctlearn.scalars import exp, minus_infinity
 from ctlearn.shapes import checked_step
@@ -90,6 +89,7 @@ def _squares(x: Inputs) -> Inputs:
 
 
 PLACE = Place(
+    cell=Cell("linear map", "another loss", "one step", "mini-batch", "size"),
     function_class="linear map, or a perceptron",
     objective="a power of the error",
     optimiser="gradient descent, step size beta",
@@ -141,7 +141,7 @@ MECHANISM = Mechanism(
             "start": lambda supply, d_k, d_v: Mirror.start(
                 inner.drawn(Perceptron, supply, d_k, 7, d_v), partial(dual_link, s=4)
             ),
-            "place": replace(PLACE, state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"),
+            "place": PLACE.of("network", "7 * (d_k + d_v + 1) + d_v"),
             "exempt": ROOTS,
         },
     },

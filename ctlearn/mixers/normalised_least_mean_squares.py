@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, Write, family_forms
 from ctlearn.shapes import checked_step
 
 
@@ -45,6 +45,7 @@ MECHANISM = Mechanism(
     citations=("nagumo1967",),
     inputs={"q": "real", "k": "real", "v": "real", "mu": "rate", "eps": "positive"},
     place=Place(
+        cell=Cell("linear map", "squared error", "scaled step", "every token", "none"),
         function_class="linear map",
         objective="half the squared error",
         optimiser="stochastic gradient descent, step size mu over the key's square",

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ctlearn.features import elu_plus_one
-from ctlearn.mechanism import Mechanism, Place
+from ctlearn.mechanism import Cell, Mechanism, Place
 from ctlearn.memory import scan
 from ctlearn.mixers import linear_attention
 from ctlearn.scalars import is_exact
@@ -128,6 +128,9 @@ MECHANISM = Mechanism(
     chapter="02_the_trapdoor",
     inputs={"q": "real", "k": "real", "v": "real"},
     place=Place(
+        cell=Cell(
+            "ratio of linear maps", "dot product", "one step", "every token", "none"
+        ),
         function_class="ratio of two linear maps of features",
         objective="dot product",
         optimiser="gradient descent, step size 1",

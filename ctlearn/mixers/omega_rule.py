@@ -24,7 +24,7 @@ import numpy as np
 
 from ctlearn import inner, windows
 from ctlearn.features import identity, taylor
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place
 from ctlearn.memory import decay_between
 from ctlearn.mixers.normalised_linear_attention import FeatureMap
 from ctlearn.mixers.titans import as_gated_delta_rule
@@ -88,18 +88,15 @@ def _in_titans(x: Inputs) -> Inputs:
     return {n: a for n, a in x.items() if n != "window"} | {"log_mu": none}
 
 
-def place(learner: str, optimiser: str = "descent", copies: int = 2) -> Place:
-    """The place of a memory that learns from the window again."""
-    return Place(
-        function_class="linear map, or a perceptron, of keys or their features",
-        objective="squared error, summed over the window",
-        optimiser=f"gradient {optimiser}, step sizes beta",
-        schedule="every token, on the last w pairs, at the mini-batch's start",
-        control="weight decay, one rate for the head, from the data",
-        state=f"{copies} * {learner} + 1 + min(T, window) * (d_k + d_v + 1)",
-    )
-
-
+PLACE = Place(
+    cell=Cell("linear map", "squared error", "one step", "window", "one rate"),
+    function_class="linear map, or a perceptron, of keys or their features",
+    objective="squared error, summed over the window",
+    optimiser="gradient descent, step sizes beta",
+    schedule="every token, on the last w pairs, at the mini-batch's start",
+    control="weight decay, one rate for the head, from the data",
+    state="2 * d_k * d_v + 1 + min(T, window) * (d_k + d_v + 1)",
+)
 MECHANISM = Mechanism(
     module=__name__,
     title="The Omega rule",
@@ -108,7 +105,7 @@ MECHANISM = Mechanism(
     | {"log_decay": "log_decay [T]", "beta": "small"},
     constants={"window": 4, "inner_batch": 3},
     of_matrix=lambda S: Replay.start(Fading.start(inner.Linear(S)), *S.shape),
-    place=place("d_k * d_v"),
+    place=PLACE,
     chapter="13_deep_memories",
     opening=windows.empty_window_first,
     limits=(
@@ -139,10 +136,10 @@ MECHANISM = Mechanism(
         "OmegaNet": {
             "constants": {"window": 4, "inner_batch": 1, "phi": taylor},
             "limits": (),
-            "place": place("(1 + d_k + d_k**2) * d_v"),
+            "place": PLACE.of("linear map of features", "(1 + d_k + d_k**2) * d_v"),
             "exempt": inner.TOO_MANY_SYMBOLS,
         },
         "a perceptron": windows.perceptron_variant(Fading)
-        | {"place": place("(7 * (d_k + d_v + 1) + d_v)")},
+        | {"place": PLACE.of("network", "7 * (d_k + d_v + 1) + d_v")},
     },
 )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ctlearn import memory
-from ctlearn.mechanism import Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, chunk_forms
 from ctlearn.scalars import exp, log
 from ctlearn.shapes import checked_step
 
@@ -104,6 +104,13 @@ MECHANISM = Mechanism(
     },
     of_matrix=lambda S: State(S, 0 * S[:, 0]),
     place=Place(
+        cell=Cell(
+            "linear map",
+            "squared error",
+            "preconditioned step",
+            "every token",
+            "one rate",
+        ),
         function_class="linear map",
         objective="half the squared error, linearised at the decayed state",
         optimiser="gradient descent, step size beta, with a diagonal preconditioner",

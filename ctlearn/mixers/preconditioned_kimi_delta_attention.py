@@ -38,7 +38,9 @@ MECHANISM = Mechanism(
     inputs={**_ONE_RATE.inputs, "log_decay": "log_decay"},
     of_matrix=_ONE_RATE.of_matrix,
     place=replace(
-        _ONE_RATE.place, control="decay, one rate for each key channel, from the data"
+        _ONE_RATE.place,
+        cell=replace(_ONE_RATE.place.cell, control="rate by channel"),
+        control="decay, one rate for each key channel, from the data",
     ),
     symbolic_tokens=_ONE_RATE.symbolic_tokens,
     limits=(

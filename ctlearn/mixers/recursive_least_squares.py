@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ctlearn import memory
-from ctlearn.mechanism import Limit, Mechanism, Place
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked, checked_step
 
@@ -105,6 +105,9 @@ MECHANISM = Mechanism(
     },
     chapter="11_test_time_regression",
     place=Place(
+        cell=Cell(
+            "linear map", "squared error", "closed form", "whole history", "one rate"
+        ),
         function_class="linear map",
         objective="decayed sum of squared errors, with a ridge that fades",
         optimiser="closed form, carried along: a matrix for a step size",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place, Write, family_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, Write, family_forms
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
 
@@ -50,6 +50,7 @@ MECHANISM = Mechanism(
     chapter="03_three_plans",
     inputs={"q": "real", "k": "real", "v": "real", "log_gamma": "log_decay"},
     place=Place(
+        cell=Cell("linear map", "dot product", "one step", "every token", "one rate"),
         function_class="linear map",
         objective="dot product",
         optimiser="gradient descent, step size 1",

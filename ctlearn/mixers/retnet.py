@@ -10,11 +10,12 @@ parallel plan computes it. Each head has one constant gamma (see `retention`).
 and its normalisation of rows, both from memory, are left out]
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Limit, Mechanism, Place
+from ctlearn.mechanism import Limit, Mechanism
 from ctlearn.memory import initial_state, scan
 from ctlearn.mixers import retention
 from ctlearn.scalars import cos, exp, sin
@@ -130,13 +131,11 @@ MECHANISM = Mechanism(
         "angle": "rate [1]",
         "log_gamma": "log_decay",
     },
-    place=Place(
-        function_class="linear map",
-        objective="dot product",
-        optimiser="gradient descent, step size 1",
-        schedule="every token",
+    place=replace(
+        retention.MECHANISM.place,
+        # an angle is the phase of a rate, and each pair of channels has its own
+        cell=replace(retention.MECHANISM.place.cell, control="rate by channel"),
         control="decay, one constant for each head, and rotation by distance",
-        state="d_k * d_v",
     ),
     limits=(
         Limit(

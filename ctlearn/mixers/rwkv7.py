@@ -15,7 +15,7 @@ value and normalises by group. [peng2025goose; the kernels call -kappa a, and a 
 
 import numpy as np
 
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, chunk_forms
 from ctlearn.memory import decay_between, initial_state, pairs, solve_unit_lower
 from ctlearn.scalars import exp
 from ctlearn.shapes import checked_step
@@ -79,6 +79,9 @@ MECHANISM = Mechanism(
     },
     chapter="09_gated_delta_rules",
     place=Place(
+        cell=Cell(
+            "linear map", "squared error", "one step", "every token", "rate by channel"
+        ),
         function_class="linear map",
         objective="squared error, the answer read and given up at kappa",
         optimiser="stochastic gradient descent, a rate for each key channel",

@@ -20,7 +20,7 @@ depend on the token, turns nothing and takes Euler's rule. [gu2022s4d, from memo
 
 import numpy as np
 
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, chunk_forms
 from ctlearn.scalars import cos, expm1, sin
 from ctlearn.shapes import checked_step
 from ctlearn.waves import Waves, held, start, wave
@@ -108,6 +108,9 @@ MECHANISM = Mechanism(
         "delta": "positive [d_v]",
     },
     place=Place(
+        cell=Cell(
+            "linear map", "dot product", "one step", "every token", "rate by entry"
+        ),
         function_class="linear map",
         objective="dot product",
         optimiser="gradient descent, a constant step size for each entry",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ctlearn.features import softmax_feature
-from ctlearn.mechanism import Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, chunk_forms
 from ctlearn.mixers.softmax_attention import Cache, extend, initial_cache
 from ctlearn.scalars import minus_infinity
 from ctlearn.shapes import checked_step
@@ -80,6 +80,7 @@ MECHANISM = Mechanism(
     inputs={"q": "real", "k": "real", "v": "real"},
     constants={"window": 3},
     place=Place(
+        cell=Cell("local fit", "local error", "closed form", "window", "eviction"),
         function_class="non-parametric: a weighted mean of what is in the window",
         objective="locally weighted squared error",
         optimiser="closed form",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ctlearn.mechanism import Mechanism, Place
+from ctlearn.mechanism import Cell, Mechanism, Place
 from ctlearn.memory import copied_state, scan
 from ctlearn.scalars import exp, minus_infinity, shift
 from ctlearn.shapes import checked, checked_step
@@ -133,6 +133,7 @@ MECHANISM = Mechanism(
     chapter="01_two_ways_to_remember",
     inputs={"q": "real", "k": "real", "v": "real"},
     place=Place(
+        cell=Cell("local fit", "local error", "closed form", "whole history", "none"),
         function_class="non-parametric: a weighted mean of what was seen",
         objective="locally weighted squared error",
         optimiser="closed form",

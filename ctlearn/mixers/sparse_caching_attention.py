@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ctlearn.features import elu_plus_one
-from ctlearn.mechanism import Limit, Mechanism, Place, chunk_forms
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place, chunk_forms
 from ctlearn.mixers.normalised_linear_attention import FeatureMap, initial_state
 from ctlearn.mixers.normalised_linear_attention import State as Linear
 from ctlearn.mixers.softmax_attention import Cache, RunningMean, initial_cache
@@ -113,6 +113,10 @@ MECHANISM = Mechanism(
     inputs={"q": "real", "k": "real", "v": "real"},
     constants={"window": 2, "capacity": 2},
     place=Place(
+        cell=Cell("local fit", "local error", "closed form", "window", "selection"),
+        beside=Cell(
+            "ratio of linear maps", "dot product", "one step", "every token", "none"
+        ),
         function_class="a weighted mean of some pairs, and a ratio of two linear maps",
         objective="locally weighted squared error; dot product",
         optimiser="closed form; gradient descent, step size 1",

@@ -21,14 +21,13 @@ A token of beta = alpha = mu = 0, the last of its mini-batch, begins a new docum
 a linear M; a perceptron of zeros would never learn. [behrouz2025titans]
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ctlearn import inner
 from ctlearn.inner import Linear, Momentum, Perceptron, drawn, each
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, empty_token_first
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, empty_token_first
 from ctlearn.memory import decay_between
 from ctlearn.scalars import exp, minus_infinity
 from ctlearn.shapes import checked_step
@@ -93,6 +92,7 @@ def as_gated_delta_rule(x: Inputs) -> Inputs:
 
 
 PLACE = Place(
+    cell=Cell("linear map", "squared error", "momentum", "mini-batch", "one rate"),
     function_class="linear map, or a perceptron",
     objective="squared error",
     optimiser="gradient descent with momentum, step size beta",
@@ -143,7 +143,7 @@ MECHANISM = Mechanism(
         "a perceptron": {
             "start": lambda s, d, n: Momentum.start(drawn(Perceptron, s, d, 7, n)),
             "limits": (),
-            "place": replace(PLACE, state="3 * (7 * (d_k + d_v + 1) + d_v) + 1"),
+            "place": PLACE.of("network", "7 * (d_k + d_v + 1) + d_v"),
             "exempt": inner.TOO_MANY_SYMBOLS,
         },
     },

@@ -22,7 +22,7 @@ import numpy as np
 
 from ctlearn import inner
 from ctlearn.inner import Affine, Linear, Perceptron, Training, each
-from ctlearn.mechanism import Limit, Mechanism, Place
+from ctlearn.mechanism import Cell, Limit, Mechanism, Place
 from ctlearn.shapes import checked_step
 
 
@@ -96,6 +96,7 @@ def averaging_rates(inner_batch: int) -> np.ndarray:
 
 INPUTS = {"q": "real", "k": "unit", "v": "real", "beta": "rate"}
 PLACE = Place(
+    cell=Cell("linear map", "squared error", "one step", "mini-batch", "none"),
     function_class="linear map; the layer adds bias, norm and residual",
     objective="half the squared error",
     optimiser="gradient descent, step size beta, from a learned start",

@@ -24,7 +24,7 @@ import numpy as np
 
 from ctlearn import inner
 from ctlearn.inner import Perceptron, Training
-from ctlearn.mechanism import Mechanism, Place
+from ctlearn.mechanism import Cell, Mechanism, Place
 from ctlearn.mixers import ttt_linear
 from ctlearn.supplies import Supply
 
@@ -58,6 +58,7 @@ def drawn_start(supply: Supply, d_k: int, d_v: int) -> Training:
 
 
 PLACE = Place(
+    cell=Cell("network", "squared error", "one step", "mini-batch", "none"),
     function_class="two layers; the released one adds norm and residual",
     objective="half the squared error",
     optimiser="gradient descent, step size beta, from a learned start",

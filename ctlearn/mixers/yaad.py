@@ -18,14 +18,13 @@ with alpha = beta = 0, the last of its mini-batch.
 [behrouz2025miras, eq. 26, reported; huber1964]
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ctlearn import inner
 from ctlearn.inner import Linear, Perceptron
-from ctlearn.mechanism import Inputs, Limit, Mechanism, Place, empty_token_first
+from ctlearn.mechanism import Cell, Inputs, Limit, Mechanism, Place, empty_token_first
 from ctlearn.objectives import Fading, huber_by_channel, huber_switched
 from ctlearn.scalars import exp, minus_infinity
 from ctlearn.shapes import checked_step
@@ -88,6 +87,7 @@ def _as_delta_rule(x: Inputs) -> Inputs:
 
 
 PLACE = Place(
+    cell=Cell("linear map", "another loss", "one step", "mini-batch", "one rate"),
     function_class="linear map, or a perceptron",
     objective="squared error, up to a threshold; beyond it the sum of sizes",
     optimiser="gradient descent, step size beta",
@@ -143,7 +143,7 @@ MECHANISM = Mechanism(
             ),
             "inputs": INPUTS | {"threshold": "positive [T]", "beta": "small"},
             "limits": (),
-            "place": replace(PLACE, state="2 * (7 * (d_k + d_v + 1) + d_v) + 1"),
+            "place": PLACE.of("network", "7 * (d_k + d_v + 1) + d_v"),
         },
     },
 )

@@ -1,0 +1,54 @@
+"""Fingerprints: every mechanism answers as its place foretells, and no other would."""
+
+from dataclasses import replace
+
+import pytest
+
+from ctlearn.mechanism import CHOICES
+from ctlearn.mixers import mechanisms
+from ctlearn.tasks import fingerprints
+
+
+@pytest.mark.parametrize("mechanism", mechanisms().values(), ids=mechanisms())
+def test_a_place_is_what_the_mechanism_does(mechanism):
+    for seed in (1, 5):
+        assert fingerprints.slips(mechanism, seed) == []
+
+
+def test_every_question_is_answered_both_ways():
+    replies = [fingerprints.fingerprint(m) for m in mechanisms().values()]
+    for name in fingerprints.QUESTIONS:
+        assert {True, False} <= {reply[name] for reply in replies}
+
+
+@pytest.mark.parametrize(
+    ("name", "axis", "wrong"),
+    [
+        ("linear_attention", "function_class", "local fit"),
+        ("linear_attention", "objective", "squared error"),
+        ("softmax_attention", "function_class", "linear map"),
+        ("softmax_attention", "control", "eviction"),
+        ("delta_rule", "objective", "dot product"),
+        ("delta_rule", "objective", "another loss"),
+        ("delta_rule", "optimiser", "momentum"),
+        ("titans", "optimiser", "one step"),
+        ("yaad", "objective", "squared error"),
+        ("mesa_net", "control", "none"),
+        ("kimi_delta_attention", "control", "one rate"),
+        ("gated_delta_rule", "control", "rate by channel"),
+        ("ttt_mlp", "function_class", "linear map"),
+    ],
+)
+def test_a_wrong_place_is_noticed(name, axis, wrong):
+    mechanism = mechanisms()[name]
+    assert wrong in CHOICES[axis]
+    assert fingerprints.slips(mechanism) == []
+    cell = replace(mechanism.place.cell, **{axis: wrong})
+    moved = replace(mechanism, place=replace(mechanism.place, cell=cell))
+    assert fingerprints.slips(moved) != []
+
+
+def test_of_hybrids_nothing_is_foretold():
+    for mechanism in mechanisms().values():
+        if mechanism.place.beside is not None:
+            assert set(fingerprints.foretold(mechanism).values()) == {None}

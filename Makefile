@@ -43,7 +43,8 @@ serve: setup ## serve the site on this machine; PORT=8001 to change the port
 test: setup ## run every test: units, identities, peers, notebooks, the built site
 	@"$(PYTHON)" book/tools/setup.py --peers --other-triton
 	@$(RUN) book/tools/build.py --if-stale
-	$(RUN) -m pytest -n $(WORKERS) --dist loadscope \
+	@# workers share the cores, so each computes on one thread
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n $(WORKERS) --dist loadscope \
 	  --nbval-lax --nbval-current-env --nbval-cell-timeout=120 tests notebooks
 
 bench: setup ## time the torch forms beside other libraries', on one CPU thread

@@ -27,6 +27,11 @@ def level(t: Any, s: Any) -> np.ndarray:
     return np.frexp(np.bitwise_xor(t, s))[1]
 
 
+def levels_after(count: int) -> int:
+    """How many levels there are once `count` tokens are read, empty ones included."""
+    return max(count - 1, 0).bit_length() + 1
+
+
 def start(k: np.ndarray, v: np.ndarray, S: Buckets | None) -> Buckets:
     """One empty level, or a copy of `S`.
 
@@ -36,7 +41,7 @@ def start(k: np.ndarray, v: np.ndarray, S: Buckets | None) -> Buckets:
         empty = np.zeros((1, k.shape[-1], v.shape[-1]), dtype=k.dtype)
         return Buckets(empty, np.zeros((), dtype=k.dtype))
     S = copied_state(S, Buckets, k, v, S=("n", "d_k", "d_v"), seen=())
-    n = _levels_after(int(S.seen))
+    n = levels_after(int(S.seen))
     if len(S.S) != n:
         raise ValueError(
             f"S.S: expected {n} levels after {int(S.seen)} tokens, got {len(S.S)}"
@@ -97,13 +102,9 @@ def weighed(
     return o, Buckets(B, np.asarray(n + C, dtype=S.seen.dtype))
 
 
-def _levels_after(count: int) -> int:
-    return max(count - 1, 0).bit_length() + 1
-
-
 def _fitting(count: int, levels: np.ndarray) -> int:
     """How many levels that many tokens need, if there are weights for them."""
-    needed, L = _levels_after(count), levels.shape[-1]
+    needed, L = levels_after(count), levels.shape[-1]
     if needed > L:
         raise ValueError(
             f"levels: expected at least {needed} for {count} tokens, got L = {L}"

@@ -7,6 +7,10 @@ and d_v are the sizes after any feature map. Sizes are whole numbers of at least
 """
 
 import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ctlearn.buckets import levels_after
 
 BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
@@ -32,6 +36,56 @@ def state_bytes(
 ) -> int:
     """A state [d_k, d_v] for each head, whatever T; `normaliser` adds a column."""
     return heads * d_k * (d_v + int(normaliser)) * BYTES[dtype]
+
+
+def window_bytes(
+    T: int,
+    d_k: int,
+    d_v: int,
+    *,
+    window: int,
+    heads: int = 1,
+    dtype: str = "float32",
+) -> int:
+    """A cache of the last `window` pairs, which is a cache until it is full."""
+    return cache_bytes(min(T, window), d_k, d_v, heads=heads, dtype=dtype)
+
+
+def latent_bytes(
+    T: int, d_latent: int, *, layers: int = 1, dtype: str = "float32"
+) -> int:
+    """Latent attention after T tokens: one vector for all heads of a layer.
+
+    `d_latent` counts all its entries: what keys and values are made of, and the
+    channels that know positions.
+    """
+    return cache_bytes(T, d_latent, 0, heads=layers, dtype=dtype)
+
+
+def levels_bytes(
+    T: int, d_k: int, d_v: int, *, heads: int = 1, dtype: str = "float32"
+) -> int:
+    """Log-linear attention after T tokens: a state for each level (`ctlearn.buckets`).
+
+    Levels that are empty are counted, for an array of all levels has room for them.
+    """
+    return state_bytes(d_k, d_v, heads=levels_after(T) * heads, dtype=dtype)
+
+
+def convolution_bytes(channels: int, *, width: int = 4, dtype: str = "float32") -> int:
+    """A short convolution: the last width - 1 inputs of each channel."""
+    return channels * (width - 1) * BYTES[dtype]
+
+
+def stack_bytes(T: int, pattern: Sequence[Callable[[int], int]], n_layers: int) -> int:
+    """Layers after T tokens; layer i keeps what `pattern[i % len(pattern)]` says of T.
+
+    The patterns are those of `ctlearn.layers.hybrid`. Raises ValueError for an empty
+    one.
+    """
+    if not pattern:
+        raise ValueError("pattern: expected at least one layer, got none")
+    return sum(pattern[i % len(pattern)](T) for i in range(n_layers))
 
 
 def equal_bytes(d_k: int, d_v: int) -> float:
@@ -68,6 +122,25 @@ def chunkwise_operations(T: int, d_k: int, d_v: int, chunk_size: int) -> int:
 def softmax_step_operations(t: int, d_k: int, d_v: int) -> int:
     """One query against a cache of t pairs; each is read once."""
     return t * (d_k + d_v)
+
+
+def latent_step_operations(t: int, rank: int) -> int:
+    """One head's query against t tokens of latent attention, and its answer.
+
+    The maps from latent numbers to keys and values are applied to the query and to the
+    answer instead, which is paid once a token, as any projection is, and not counted.
+    """
+    return 2 * t * rank
+
+
+def delta_step_operations(d_k: int, d_v: int) -> int:
+    """One token of a delta rule: ask at the key, write, ask at the query."""
+    return 3 * d_k * d_v
+
+
+def log_linear_step_operations(t: int, d_k: int, d_v: int) -> int:
+    """Token t of log-linear attention: write one state, read and weigh every level."""
+    return d_k * d_v + levels_after(t) * (d_k + 1) * d_v
 
 
 def recurrent_numbers(d_k: int, d_v: int) -> int:
@@ -131,3 +204,88 @@ def large_chunk_numbers(C: int, d: int, d_h: int) -> int:
 def large_chunk_intensity(C: int, d: int, d_h: int) -> float:
     """Multiplications for each number moved; below 3 C / 2, however large d_h is."""
     return large_chunk_operations(C, d, d_h) / large_chunk_numbers(C, d, d_h)
+
+
+class Sizes(NamedTuple):
+    """A model's layers: heads, sizes of key and value, and what bounds a cache.
+
+    `window` is in tokens, `rank` in numbers a token of latent attention. Cached pairs
+    are in `dtype`, states in float32, as sums over many tokens should be.
+    """
+
+    heads: int
+    d_k: int
+    d_v: int
+    window: int
+    rank: int
+    dtype: str = "bfloat16"
+
+
+class Cost(NamedTuple):
+    """What layers hold after T tokens, and what the T-th costs them.
+
+    Bytes of a cache, bytes of states, and operations of reading and writing both.
+    """
+
+    cache: int
+    state: int
+    operations: int
+
+
+# The dtype of a state.
+_SUMS = "float32"
+
+
+def full(T: int, x: Sizes) -> Cost:
+    """A layer of softmax attention."""
+    cache = cache_bytes(T, x.d_k, x.d_v, heads=x.heads, dtype=x.dtype)
+    return Cost(cache, 0, x.heads * softmax_step_operations(T, x.d_k, x.d_v))
+
+
+def windowed(T: int, x: Sizes) -> Cost:
+    """A layer of softmax attention to the last `window` tokens."""
+    return full(min(T, x.window), x)
+
+
+def latent(T: int, x: Sizes) -> Cost:
+    """A layer of latent attention."""
+    cache = latent_bytes(T, x.rank, dtype=x.dtype)
+    return Cost(cache, 0, x.heads * latent_step_operations(T, x.rank))
+
+
+def fixed(T: int, x: Sizes) -> Cost:
+    """A layer of a delta rule, behind a convolution of queries, keys and values."""
+    state = state_bytes(x.d_k, x.d_v, heads=x.heads, dtype=_SUMS)
+    operations = x.heads * delta_step_operations(x.d_k, x.d_v)
+    return Cost(0, state + _convolution(x), operations)
+
+
+def log_linear(T: int, x: Sizes) -> Cost:
+    """A layer of log-linear attention, behind the same convolution."""
+    state = levels_bytes(T, x.d_k, x.d_v, heads=x.heads, dtype=_SUMS)
+    operations = x.heads * log_linear_step_operations(T, x.d_k, x.d_v)
+    return Cost(0, state + _convolution(x), operations)
+
+
+def _convolution(x: Sizes) -> int:
+    return convolution_bytes(x.heads * (2 * x.d_k + x.d_v), dtype=x.dtype)
+
+
+# A layer is one memory or several beside each other; a pattern of layers repeats.
+Pattern = Sequence[Sequence[Callable[[int, Sizes], Cost]]]
+PATTERNS: dict[str, Pattern] = {
+    "softmax": [[full]],
+    "latent": [[latent]],
+    "every_fourth": [[fixed], [fixed], [fixed], [full]],
+    "every_fourth_latent": [[fixed], [fixed], [fixed], [latent]],
+    "log_linear": [[log_linear]],
+    "window": [[windowed, fixed]],
+    "state": [[fixed]],
+}
+
+
+def pattern_cost(pattern: Pattern, n_layers: int, T: int, x: Sizes) -> Cost:
+    """All of `n_layers` layers, of which layer i is `pattern[i % len(pattern)]`."""
+    layers = (pattern[i % len(pattern)] for i in range(n_layers))
+    parts = [memory(T, x) for layer in layers for memory in layer]
+    return Cost(*(sum(numbers) for numbers in zip(*parts, strict=True)))

@@ -234,6 +234,8 @@ function rows({ L, inverse, u, writes, o, answers }) {
   };
 }
 
+const pick = (step) => ({ step });
+
 export default {
-  render: explorable({ compute, draw, readouts, sentence, rows, pick: "step" }),
+  render: explorable({ compute, draw, readouts, sentence, rows, pick }),
 };

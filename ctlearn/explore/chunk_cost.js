@@ -46,44 +46,12 @@ function timeText(seconds) {
 }
 
 // Where the axes lie in a picture of this width; the drag reads them too.
-function axesOf(numbers, width) {
-  const box = { left: 52, right: width - 86, top: 30, bottom: 262 };
-  const all = [...numbers.totals, numbers.recurrent, numbers.parallel];
+function axesOf({ totals, recurrent, parallel, sizes }, width) {
+  const all = [...totals, recurrent, parallel];
   const low = Math.log10(Math.min(...all)) - 0.5;
   const high = Math.log10(Math.max(...all)) + 0.15;
-  const octaves = Math.log2(numbers.sizes[numbers.sizes.length - 1]);
-  const across = (box.right - box.left) / octaves;
-  const up = (box.bottom - box.top) / (high - low);
-  return {
-    ...box,
-    low,
-    high,
-    octaves,
-    x: (size) => box.left + across * Math.log2(size),
-    y: (seconds) => box.bottom - up * (Math.log10(seconds) - low),
-    sizeAt: (x) => 2 ** clamp((x - box.left) / across, 0, octaves),
-  };
-}
-
-function grid(parent, axes) {
-  const { left, right, bottom } = axes;
-  const decades = range(30).map((i) => i - 15);
-  const shown = decades.filter((power) => power > axes.low && power < axes.high);
-  for (const power of shown.filter((power) => shown.length < 7 || power % 2 === 0)) {
-    const y = axes.y(10 ** power);
-    const line = { x1: left, x2: right, y1: y, y2: y, class: "x-grid" };
-    parent.append(shape("line", line));
-    const end = { class: "x-tick", "text-anchor": "end" };
-    write(parent, left - 6, y + 4, timeText(10 ** power), end);
-  }
-  const room = (right - left) / axes.octaves;
-  const every = [1, 2, 4, 5].find((octaves) => octaves * room > 44);
-  for (const octave of range(axes.octaves + 1).filter((i) => i % every === 0)) {
-    const middle = { class: "x-tick", "text-anchor": "middle" };
-    write(parent, axes.x(2 ** octave), bottom + 16, String(2 ** octave), middle);
-  }
-  const middle = { class: "x-tick", "text-anchor": "middle" };
-  write(parent, (left + right) / 2, bottom + 34, "chunk size C", middle);
+  const box = { left: 52, right: width - 86, top: 30, bottom: 262 };
+  return logAxes(box, [1, sizes[sizes.length - 1]], [low, high]);
 }
 
 function curve(parent, axes, sizes, times, attributes) {
@@ -109,26 +77,22 @@ function term(parent, axes, sizes, times, { name, dash, end }) {
 
 // The chosen chunk size: a line that can be dragged, with its two terms as dots.
 function marker(parent, axes, numbers) {
-  const { size, time, time_overhead, time_products } = numbers;
-  const x = axes.x(size);
-  const most = numbers.sizes[numbers.sizes.length - 1];
-  const limits = { min: 1, max: most, now: size, said: `${size}, ${timeText(time)}` };
-  const { top, bottom } = axes;
-  const upright = { x1: x, x2: x, y1: top, y2: bottom };
-  const strip = { x: x - 14, y: top, width: 28, height: bottom - top, rx: 4 };
-  parent.append(
-    handle(
-      { id: "chunk", label: "chunk size in the picture", ...limits },
-      shape("rect", { ...strip, class: "x-touch" }),
-      shape("line", { ...upright, class: "x-line x-stroke-key" }),
-      ...[time_overhead, time_products]
-        .filter((part) => axes.y(part) <= bottom)
-        .map((part) =>
-          shape("circle", { cx: x, cy: axes.y(part), r: 3, class: "x-dot" }),
-        ),
-      shape("circle", { cx: x, cy: axes.y(time), r: 7, class: "x-knob x-stroke-key" }),
+  const { size, time, time_overhead, time_products, sizes } = numbers;
+  const cx = axes.x(size);
+  const terms = [time_overhead, time_products].filter((t) => axes.y(t) <= axes.bottom);
+  upright(parent, axes, {
+    id: "chunk",
+    label: "chunk size in the picture",
+    value: size,
+    y: axes.y(time),
+    role: "key",
+    min: 1,
+    max: sizes[sizes.length - 1],
+    said: `${size}, ${timeText(time)}`,
+    parts: terms.map((part) =>
+      shape("circle", { cx, cy: axes.y(part), r: 3, class: "x-dot" }),
     ),
-  );
+  });
 }
 
 function draw(numbers, view) {
@@ -137,7 +101,7 @@ function draw(numbers, view) {
   const plot = picture(width, 304, "time against chunk size", "group");
   const { sizes, overheads, products, totals, recurrent, parallel } = numbers;
   write(plot, 0, 12, "time", { class: "x-heading" });
-  grid(plot, axes);
+  logGrid(plot, axes, { across: "chunk size C", upward: timeText });
   term(plot, axes, sizes, overheads, { name: "overhead", dash: "6 3", end: "right" });
   term(plot, axes, sizes, products, { name: "products", dash: "1.5 3", end: "left" });
   const plans = [
@@ -212,13 +176,12 @@ function rows(numbers) {
 // ---------------------------------------------------------------- hands
 
 function drag(id, { x }, settings, { width }) {
-  return { chunk_size: Math.round(axesOf(compute(settings), width).sizeAt(x)) };
+  return { chunk_size: Math.round(axesOf(compute(settings), width).valueAt(x)) };
 }
 
 function nudge(id, steps, { chunk_size, tokens }) {
-  const now = Math.min(chunk_size, tokens);
-  const next = Math.round(now * 2 ** (steps / 4));
-  return { chunk_size: clamp(next === now ? now + steps : next, 1, tokens) };
+  const next = onward(Math.min(chunk_size, tokens), steps);
+  return { chunk_size: clamp(next, 1, tokens) };
 }
 
 export default {

@@ -92,6 +92,19 @@ function plus(x, y, factor = 1) {
   return x.map((row, i) => row.map((entry, j) => entry + factor * y[i][j]));
 }
 
+// X with A X = B, for positive definite A: no pivot has to be looked for.
+function solve(A, B) {
+  const rows = A.map((row, i) => [...row, ...B[i]]);
+  const n = A.length;
+  for (const i of range(n)) {
+    for (const j of range(n).filter((j) => j !== i)) {
+      const factor = rows[j][i] / rows[i][i];
+      rows[j] = rows[j].map((x, c) => x - factor * rows[i][c]);
+    }
+  }
+  return rows.map((row, i) => row.slice(n).map((x) => x / row[i]));
+}
+
 // x in hundredths, held between -most and most.
 function hundredths(x, most) {
   return Math.round(100 * clamp(x, -most, most)) / 100;
@@ -344,6 +357,63 @@ function chart(parent, { x, y, width, height, title, across, lines, ...more }) {
   parent.append(group);
   const placeAt = (at) => (at - left) / (acrossAt(1) - left);
   return { left, right, acrossAt, placeAt, upAt };
+}
+
+// Logarithmic axes: across from `first` to `last`, up from 10^low to 10^high.
+function logAxes({ left, right, top, bottom }, [first, last], [low, high]) {
+  const octaves = Math.log2(last / first);
+  const across = (right - left) / octaves;
+  const up = (bottom - top) / (high - low);
+  return {
+    ...{ left, right, top, bottom, first, octaves, low, high },
+    x: (value) => left + across * Math.log2(value / first),
+    y: (value) => bottom - up * (Math.log10(value) - low),
+    valueAt: (x) => first * 2 ** clamp((x - left) / across, 0, octaves),
+  };
+}
+
+// Their lines and numbers, which `upward` and `sideward` put in words.
+function logGrid(parent, axes, { across, upward, sideward = String }) {
+  const { left, right, bottom } = axes;
+  const decades = range(40).map((i) => i - 15);
+  const shown = decades.filter((power) => power > axes.low && power < axes.high);
+  for (const power of shown.filter((power) => shown.length < 7 || power % 2 === 0)) {
+    const y = axes.y(10 ** power);
+    const level = { x1: left, x2: right, y1: y, y2: y, class: "x-grid" };
+    parent.append(shape("line", level));
+    tick(parent, left - 6, y + 4, upward(10 ** power), "end");
+  }
+  const room = (right - left) / axes.octaves;
+  const every = [1, 2, 4, 5].find((octaves) => octaves * room > 44);
+  for (const octave of range(axes.octaves + 1).filter((i) => i % every === 0)) {
+    const value = axes.first * 2 ** octave;
+    tick(parent, axes.x(value), bottom + 16, sideward(value));
+  }
+  tick(parent, (left + right) / 2, bottom + 34, across);
+}
+
+// A line across the axes at a value that can be dragged, with a knob where it meets y.
+function upright(parent, axes, { value, y, role, parts = [], ...what }) {
+  const { top, bottom } = axes;
+  const x = axes.x(value);
+  const strip = { x: x - 14, y: top, width: 28, height: bottom - top, rx: 4 };
+  const line = { x1: x, x2: x, y1: top, y2: bottom, class: `x-line x-stroke-${role}` };
+  const knob = { cx: x, cy: y, r: 7, class: `x-knob x-stroke-${role}` };
+  parent.append(
+    handle(
+      { now: value, ...what },
+      shape("rect", { ...strip, class: "x-touch" }),
+      shape("line", line),
+      ...parts,
+      shape("circle", knob),
+    ),
+  );
+}
+
+// A value on a logarithmic scale some quarters of an octave on, and at least by one.
+function onward(value, steps) {
+  const next = Math.round(value * 2 ** (steps / 4));
+  return next === value ? value + steps : next;
 }
 
 // Rows that one points at, from x over the width of a row, and their numbers.
@@ -603,8 +673,23 @@ function transport(setting, view) {
   return { node, refresh, stop };
 }
 
+// A choice among many, whose options would not fit beside each other.
+function menu(setting, view) {
+  const { name, options, label } = setting;
+  const id = `${NAME}-${view.id}-${name}`;
+  const parts = options.map(([value, text]) => element("option", { value }, text));
+  const set = () => view.change({ [name]: select.value });
+  const select = element("select", { id, name, onchange: set }, ...parts);
+  const title = element("label", { for: id }, ...words(label, setting.role));
+  const node = element("div", { class: "x-menu" }, title, select);
+  const refresh = (settings) => {
+    select.value = settings[name];
+  };
+  return { node, refresh };
+}
+
 function control(setting, view) {
-  if (setting.kind === "choice") return radios(setting, view);
+  if (setting.kind === "choice") return (setting.menu ? menu : radios)(setting, view);
   return setting.verb ? transport(setting, view) : slider(setting, view);
 }
 
@@ -639,7 +724,7 @@ let mounted = 0;
 //   follow(changed, s)       further settings that a change of some entails (optional)
 //   drag(id, point, s, view), nudge(id, steps, s, key)
 //                            settings after a handle (data-drag) is moved (optional)
-//   pick                     the setting that a click on data-pick sets (optional)
+//   pick(number)             settings after a click on that data-pick (optional)
 function explorable(own) {
   return ({ model, el, address }) => {
     const names = SETTINGS.map(({ name }) => name);
@@ -784,7 +869,7 @@ function explorable(own) {
     }
     stage.addEventListener("click", (event) => {
       const row = event.target.closest("[data-pick]");
-      if (row && own.pick) change({ [own.pick]: Number(row.dataset.pick) });
+      if (row && own.pick) change(own.pick(Number(row.dataset.pick)));
     });
     stage.addEventListener("keydown", (event) => {
       const handle = event.target.closest("[data-drag]");

@@ -57,7 +57,8 @@ def choice(
 ) -> traitlets.Enum:
     """A setting that is one of a few words, each with its label.
 
-    The first is set, if no other is the `default`.
+    The first is set, if no other is the `default`. With `menu=True` they stand in a
+    list that opens, as many do.
     """
     trait = traitlets.Enum(list(options), default_value=default or next(iter(options)))
     return trait.tag(
@@ -118,9 +119,18 @@ class Explorable(anywidget.AnyWidget, metaclass=_Meta):
             "TITLE": cls.title,
             "SETTINGS": cls.schema(),
             "STYLE": _colours() + _read("common.css"),
+            **cls.constants(),
         }
         lines = [f"const {key} = {json.dumps(x)};" for key, x in constants.items()]
         return "\n".join([*lines, _read("common.js"), _read(f"{cls.name()}.js")])
+
+    @classmethod
+    def constants(cls) -> dict[str, Any]:
+        """What else the module takes from the package, by the name that it has there.
+
+        It has to fit into JSON.
+        """
+        return {}
 
     @property
     def settings(self) -> dict[str, Any]:

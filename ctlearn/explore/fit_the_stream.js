@@ -24,19 +24,6 @@ function streamOf({ switch: anew, drift, noise, lengths, seed }) {
   return { keys, maps, told: keys.map((key, t) => dot(key, maps[t]) + extra[t]) };
 }
 
-// x with A x = b, for positive definite A: no pivot has to be looked for.
-function solve(A, b) {
-  const rows = A.map((row, i) => [...row, b[i]]);
-  const n = b.length;
-  for (const i of range(n)) {
-    for (const j of range(n).filter((j) => j !== i)) {
-      const factor = rows[j][i] / rows[i][i];
-      rows[j] = rows[j].map((x, c) => x - factor * rows[i][c]);
-    }
-  }
-  return rows.map((row, i) => row[n] / row[i]);
-}
-
 const scaled = (x, factor) => x.map((entry) => factor * entry);
 const added = (x, y, factor) => x.map((entry, c) => entry + factor * y[c]);
 const ridge = (size) => table(D_K, D_K, (i, j) => (i === j ? size : 0));
@@ -61,7 +48,7 @@ function rawStates(solver, { keys, told }, knob) {
     } else S = added(scaled(S, kept), key, told[t]);
     if (solver !== "mesa") return S;
     H = remember(H, key, key, kept);
-    return solve(plus(H, ridge(RIDGE)), S);
+    return solve(plus(H, ridge(RIDGE)), S.map((x) => [x])).flat();
   });
 }
 

@@ -240,7 +240,7 @@ function turn(id, next, settings) {
   return { angles: withTurned(directionsOf(settings), id, next) };
 }
 
-const hands = { pick: "angle", ...dialHands(DIAL, turn) };
+const hands = { pick: (angle) => ({ angle }), ...dialHands(DIAL, turn) };
 
 export default {
   render: explorable({ compute, draw, readouts, sentence, rows, ...hands }),

@@ -307,7 +307,8 @@ function follow(changed) {
   return anew && !("angles" in changed) ? { angles: [] } : {};
 }
 
-const hands = { follow, pick: "pair", ...dialHands({ cx: 92, cy: 116 }, turn) };
+const pick = (pair) => ({ pair });
+const hands = { follow, pick, ...dialHands({ cx: 92, cy: 116 }, turn) };
 
 export default {
   render: explorable({ compute, draw, readouts, sentence, rows, ...hands }),

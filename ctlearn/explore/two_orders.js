@@ -209,6 +209,8 @@ function rows(numbers) {
   };
 }
 
+const pick = (pair) => ({ pair });
+
 export default {
-  render: explorable({ compute, draw, readouts, sentence, rows, pick: "pair" }),
+  render: explorable({ compute, draw, readouts, sentence, rows, pick }),
 };

@@ -72,7 +72,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
         for path in (ROOT / "ctlearn").rglob(kind)
     }
     assert sources <= names
-    assert {"ctlearn/py.typed", "ctlearn/kernels/__init__.py"} <= names
+    kernels = {f"ctlearn/kernels/{name}" for name in ("__init__.py", "timed.json")}
+    assert {"ctlearn/py.typed", *kernels} <= names
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"ctlearn"}
     assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -6,9 +6,13 @@ ctlearn.kernels` prints the tables.
 """
 
 import contextlib
+import json
+import os
 import re
 import subprocess
+import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +22,7 @@ from triton.compiler import ASTSource
 from ctlearn.kernels.assembler import lent
 from ctlearn.kernels.configurations import B, C, D, H, T, launched, sources
 from ctlearn.kernels.required import Tensor, torch, triton
+from ctlearn.tasks.traffic import BANDWIDTH, PEAK
 
 
 class Target(NamedTuple):
@@ -50,10 +55,6 @@ TARGETS = (
     Target("sm_100", "cuda", 100, 32, 227 * KB, 228 * KB, KB, 16),
     Target("gfx942", "hip", "gfx942", 64, 64 * KB, 64 * KB, 0, 8),
 )
-
-# The machine of the floors: what an H200 is taken to copy a second and to multiply in
-# bfloat16. Assumed, not measured here: `make gpu` measures both.
-BANDWIDTH, PEAK = 4.3e12, 790e12
 
 
 class Figures(NamedTuple):
@@ -140,6 +141,48 @@ def figures(name: str, target: Target) -> Figures:
     return Figures(
         registers, spilled, shared, warps, room, products + wgmma, wgmma, held
     )
+
+
+ASK = """
+import json, sys, triton
+from ctlearn.kernels import report
+names, targets = json.loads(sys.argv[1])
+found = {}
+for target in report.TARGETS:
+    if target.name in targets:
+        some = names or report.sources(target.name)
+        found[target.name] = {n: report.figures(n, target)._asdict() for n in some}
+print(json.dumps([triton.__version__, found]))
+"""
+
+
+def elsewhere(
+    names: Collection[str] = (),
+    targets: Collection[str] = tuple(target.name for target in TARGETS),
+    **variables: str,
+) -> tuple[str, dict[str, dict[str, Figures]]]:
+    """Triton's version, and the figures by target and kernel; all if none is named.
+
+    In a process that compiles, whether or not kernels are interpreted in this one, with
+    some variables of its environment set. Raises RuntimeError with what it said if it
+    fails.
+    """
+    environment = {n: x for n, x in os.environ.items() if n != "TRITON_INTERPRET"}
+    arguments = json.dumps([list(names), list(targets)])
+    run = subprocess.run(
+        [sys.executable, "-c", ASK, arguments],
+        env=environment | variables,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    if run.returncode:
+        raise RuntimeError(run.stderr)
+    version, found = json.loads(run.stdout)
+    return version, {
+        target: {name: Figures(**x) for name, x in of_target.items()}
+        for target, of_target in found.items()
+    }
 
 
 def programs(target: Target, registers: int, shared: int, warps: int) -> int:

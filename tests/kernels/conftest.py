@@ -4,7 +4,6 @@ On a machine with a GPU the same tests run on it. Elsewhere `tests/conftest.py` 
 TRITON_INTERPRET=1, before anything could import Triton.
 """
 
-import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -30,85 +29,10 @@ SHAPES = (
 )
 
 
-def widened(bits: np.ndarray) -> np.ndarray:
-    """The float32 of bfloat16 bits: they are its upper half."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
-def narrowed(x: np.ndarray) -> np.ndarray:
-    """The bits of the nearest bfloat16, ties to even; NaN stays NaN."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    # one less than half of what is dropped, and one more where what is kept is odd
-    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    return np.where(np.isnan(x), 0x7FC0, rounded >> np.uint32(16)).astype(np.uint16)
-
-
-def teach_bfloat16(interpreter: Any, tl: Any) -> None:
-    """Let Triton's interpreter round to bfloat16, multiply in it, and refuse the rest.
-
-    It holds bfloat16 as its bits. Its casts truncate, and its arithmetic, products of
-    matrices too, is that of the bits as integers. Our kernels load and store bfloat16
-    and multiply matrices of it; other arithmetic on it raises.
-    """
-    builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
-    cast, dot, binary = builder.cast_impl, builder.create_dot, builder.binary_op
-
-    def is_bits(x: Any) -> bool:
-        return x.dtype.scalar == tl.bfloat16
-
-    def wide(x: Any) -> Any:
-        return handle(widened(x.data), tl.float32) if is_bits(x) else x
-
-    def new_cast(self: Any, x: Any, dtype: Any, *_: Any) -> Any:
-        x = wide(x)
-        if dtype.scalar == tl.bfloat16:
-            return handle(narrowed(x.data), tl.bfloat16)
-        return cast(self, x, dtype)
-
-    def new_dot(self: Any, x: Any, y: Any, total: Any, *how: Any) -> Any:
-        return dot(self, wide(x), wide(y), total, *how)
-
-    def new_binary(self: Any, x: Any, y: Any, operation: Any) -> Any:
-        if is_bits(x) or is_bits(y):
-            raise TypeError("arithmetic on bfloat16: kernels compute in float32")
-        return binary(self, x, y, operation)
-
-    builder.cast_impl = builder.create_fp_to_fp = new_cast
-    builder.create_dot, builder.binary_op = new_dot, new_binary
-
-
-def patch_once(interpreter: Any, tl: Any) -> None:
-    """Patch the language once a launch, and not at every call of a function.
-
-    The calls would take longer than what is computed, as would making the table of
-    dtypes at every look. Functions of ours see the language as `tl`, those of its own,
-    such as `zeros`, as `core`.
-    """
-    look_up = interpreter._get_np_dtype
-    of_scalar = functools.cache(look_up)
-    interpreter._get_np_dtype = lambda x: (
-        look_up(x) if x.scalar.is_ptr() else of_scalar(x.scalar)
-    )
-    patch = interpreter._patch_lang
-
-    def patch_both(kernel: Any) -> Any:
-        scope = patch(kernel)
-        scope._changes += patch(tl.zeros.fn)._changes
-        return scope
-
-    def call(self: Any, *arguments: Any, **named: Any) -> Any:
-        return self.rewrite()(*arguments, **named)
-
-    interpreter._patch_lang = patch_both
-    interpreter.InterpretedFunction.__call__ = call
-
-
 if INTERPRETED:
-    import triton.language
-    import triton.runtime.interpreter
+    from ctlearn.kernels import interpreted
 
-    teach_bfloat16(triton.runtime.interpreter, triton.language)
-    patch_once(triton.runtime.interpreter, triton.language)
+    interpreted.teach()
 
 
 @pytest.fixture(scope="session")
@@ -185,35 +109,26 @@ def unreached(monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[str]]:
     """
     if not INTERPRETED:
         pytest.skip("only the interpreter shows addresses")
-    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
-
-    from ctlearn.kernels import memory
+    from ctlearn.kernels import interpreted, memory
 
     far, own = 2**31, memory.strides
 
     def never(axis: int, x: Inputs, call: Callable) -> set[str]:
-        base, addresses = next(iter(x.values())).data_ptr(), set()
+        base = next(iter(x.values())).data_ptr()
 
-        def nearby(real: Callable) -> Callable:
-            def access(self: Any, pointers: Any, *rest: Any) -> Any:
-                *values, mask = rest[: 1 + (real.__name__ == "create_masked_store")]
-                addresses.update(pointers.data[mask.data].tolist())
-                near = np.abs(pointers.data.astype(np.int64) - base) < far
-                mask = TensorHandle(mask.data & near, mask.dtype)
-                return real(self, pointers, *values, mask, *rest[1 + len(values) :])
-
-            return access
+        def nearby(addresses: np.ndarray) -> np.ndarray:
+            return np.abs(addresses.astype(np.int64) - base) < far
 
         with monkeypatch.context() as patch:
-            for name in ("create_masked_load", "create_masked_store"):
-                real = getattr(InterpreterBuilder, name)
-                patch.setattr(InterpreterBuilder, name, nearby(real))
             patch.setattr(
                 memory,
                 "strides",
                 lambda y: tuple(far if i == axis else n for i, n in enumerate(own(y))),
             )
-            call()
+            with interpreted.watched(nearby) as launches:
+                call()
+        touched = [np.concatenate([n.read(), n.written()]) for n in launches]
+        addresses = set(np.concatenate(touched).tolist())
         wanted = {n: a.data_ptr() + a.element_size() * far for n, a in x.items()}
         return {n for n, at in wanted.items() if at not in addresses}
 

@@ -114,40 +114,19 @@ def test_no_tokens_give_the_state_back(form, drawn):
     assert S.data_ptr() != x["S"].data_ptr()
 
 
-def moved(form, x, C, monkeypatch):
+def moved(form, x, C):
     """Numbers a token and head that each kernel reads or writes, those of S aside."""
-    from triton.runtime.interpreter import InterpreterBuilder
-    from triton.runtime.jit import KernelInterface
+    from ctlearn.kernels.interpreted import watched
 
-    launches, launcher = [], KernelInterface.__getitem__
-
-    def recorded(kernel, grid):
-        launches.append(set())
-        return launcher(kernel, grid)
-
-    def counted(real):
-        def access(self, pointers, *rest):
-            mask = rest[real.__name__ == "create_masked_store"]
-            launches[-1].update(pointers.data[mask.data].tolist())
-            return real(self, pointers, *rest)
-
-        return access
-
-    with monkeypatch.context() as patch:
-        patch.setattr(KernelInterface, "__getitem__", recorded)
-        for name in ("create_masked_load", "create_masked_store"):
-            real = getattr(InterpreterBuilder, name)
-            patch.setattr(InterpreterBuilder, name, counted(real))
-        how = {} if form == "recurrent" else {"chunk_size": C}
+    how = {} if form == "recurrent" else {"chunk_size": C}
+    with watched() as launches:
         _, S = by_form(form, x, **how)
-    last = range(S.data_ptr(), S.data_ptr() + S.element_size() * S.numel())
-    numbers = sum(len([at for at in one if at not in last]) for one in launches)
-    return numbers / x["beta"].numel()
+    return sum(launch.numbers(S) for launch in launches) / x["beta"].numel()
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="only the interpreter shows addresses")
 @pytest.mark.parametrize("form", FORMS)
-def test_each_moves_the_bytes_that_it_says(form, drawn, monkeypatch):
+def test_each_moves_the_bytes_that_it_says(form, drawn):
     """Counted in the interpreter, one address once for each kernel that touches it."""
     says = " ".join(inspect.getdoc(getattr(delta_rule, form)).split())
     formula, stated = re.search(r": ([^:]*) numbers, (\d+) bytes", says).groups()
@@ -157,7 +136,7 @@ def test_each_moves_the_bytes_that_it_says(form, drawn, monkeypatch):
     x = drawn(32, "none", "keys", d=(24, 40))
     del x["S"]
     sizes = {"d_k": 24, "d_v": 40, "C": 16}
-    assert moved(form, x, 16, monkeypatch) == eval(formula, sizes)
+    assert moved(form, x, 16) == eval(formula, sizes)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import json
 import os
 import runpy
 import subprocess
@@ -26,15 +25,6 @@ TARGETS = [target.name for target in report.TARGETS]
 SPILLED = {"sm_80": {"gradients": 152, "scan by channel": 8}}
 # Where another Triton lies; book/tools/setup.py puts it there.
 OTHER = Path(sys.prefix) / "other-triton"
-ASK = """
-import json, sys, triton
-from ctlearn.kernels import report
-found = {}
-for target in report.TARGETS:
-    names = json.loads(sys.argv[1]) or report.sources(target.name)
-    found[target.name] = {n: report.figures(n, target)._asdict() for n in names}
-print(json.dumps({"version": triton.__version__, "found": found}))
-"""
 
 
 def compiled(code, *arguments, **variables):
@@ -54,12 +44,7 @@ def compiled(code, *arguments, **variables):
 @functools.cache
 def figures(*names, **variables):
     """Triton's version, and its figures by target and kernel; all if none is named."""
-    answer = json.loads(compiled(ASK, json.dumps(names), **variables))
-    found = {
-        target: {name: report.Figures(**x) for name, x in of_target.items()}
-        for target, of_target in answer["found"].items()
-    }
-    return answer["version"], found
+    return report.elsewhere(names, **variables)
 
 
 def kernel(name):

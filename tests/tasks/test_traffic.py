@@ -1,0 +1,38 @@
+"""What plans move, against tensors that are made; and the roofline."""
+
+import pytest
+
+from ctlearn.tasks import traffic
+
+
+def test_the_rungs_move_what_their_docstrings_say():
+    said = {"recurrent": 1026, "naive_chunkwise": 4612, "chunkwise": 1540}
+    assert {rung: traffic.bytes_moved(rung) for rung in said} == said
+    assert traffic.bytes_moved("chunkwise, with decay") == 1548
+
+
+def test_sizes_that_differ_are_not_mistaken_for_each_other():
+    """As `tests/kernels/test_delta_rule.py` counts the addresses of these."""
+    sizes = traffic.Sizes(24, 40, 16)
+    assert traffic.bytes_moved("recurrent", sizes) == 2 * (48 + 80 + 1)
+    assert traffic.bytes_moved("naive_chunkwise", sizes) == 2 * (168 + 240 + 32 + 122)
+    assert traffic.bytes_moved("chunkwise", sizes) == 2 * (72 + 80 + 32 + 2)
+
+
+def test_a_floor_is_that_of_the_slower():
+    assert traffic.roofline(10, 10, bandwidth=1, peak=5) == 10
+    assert traffic.roofline(10, 10, bandwidth=5, peak=1) == 10
+    assert traffic.roofline(10, 10, bandwidth=5, peak=4) == 2.5
+
+
+def test_what_moves_least_has_the_highest_floor():
+    floors = traffic.floors()
+    moved, _, time = zip(*floors.values(), strict=True)
+    assert min(moved) == moved[0]
+    assert max(time) == time[0]
+    assert min(time) == time[2]
+
+
+def test_a_launch_of_an_unknown_tensor_is_refused():
+    with pytest.raises(KeyError):
+        traffic.numbers(["Z"], traffic.Sizes())

@@ -156,7 +156,7 @@ def _blocks_numbers(supply: Supply) -> Numbers:
     statement=r"h d_k d_v = \frac{d^2}{h}",
     source="mcdermott2026, eqs. 13 and 14",
     citations=("mcdermott2026",),
-    printed={STATEMENT: AsPrinted(numbers=_blocks_numbers)},
+    printed=dict.fromkeys((STATEMENT,), AsPrinted(numbers=_blocks_numbers)),
     mutants={
         "all blocks are kept": {"kept": "all"},
         "the blocks below the diagonal": {"kept": "below"},
@@ -248,6 +248,78 @@ def static_optimum(
 def _exact_solve(k: Array, y: Array) -> Array:
     """The w with k w = y, by the normal equations."""
     return solve(k.T @ k, k.T @ y)
+
+
+def _left_numbers(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
+    K, Theta = supply.real("K", T, d_k), supply.real("Theta", d_k, d_v)
+    ridge, one = supply.positive("lambda", 1)[0], np.eye(d_k, dtype=int)
+    V = K @ Theta
+    H = K.T @ K + ridge * one
+    letters = {"K": K, "V": V, r"\Theta": Theta, r"\lambda": ridge, "H": H}
+    return Numbers(letters | {"S": _ridge_fit(K, V, ridge)})
+
+
+def _ridge_fit(K: Array, V: Array, ridge: Any) -> Array:
+    """The map of keys to values that ridge regression finds."""
+    H = K.T @ K + ridge * np.eye(K.shape[1], dtype=int)
+    return np.stack([solve(H, K.T @ v) for v in V.T], axis=1)
+
+
+def _left_free(*, sign: int = 1, ridge: int = 1) -> Sides:
+    """With matrices of any size: K'K is H less the ridge."""
+    import sympy
+
+    H, Theta = sympy.symbols("H Theta", commutative=False)
+    lam = sympy.Symbol("lambda")
+    fitted = H**-1 * (H - lam) * Theta
+    return fitted, Theta - sign * ridge * lam * H**-1 * Theta
+
+
+@identity(
+    title="What a ridge fit keeps of its prompt is what it has not learned",
+    statement=r"H = K^\top K + \lambda I, \quad V = K \Theta, \quad"
+    r" S = H^{-1} K^\top V = \Theta - \lambda H^{-1} \Theta, \quad"
+    r" V - K S = \lambda K H^{-1} \Theta",
+    source="ours; elementary",
+    citations=("mcdermott2026",),
+    printed=dict.fromkeys(
+        (STATEMENT,),
+        AsPrinted(
+            numbers=_left_numbers,
+            worlds=("rationals", "floats"),
+            at={"rationals": {"T": 4, "d_k": 2, "d_v": 2}},
+        ),
+    ),
+    free=_left_free,
+    worlds=("rationals", "floats"),
+    mutants={
+        "the prompt adds to the fit": {"sign": -1},
+        "twice the ridge": {"ridge": 2},
+        "values that the keys do not hold": {"noise": 1},
+    },
+    at={"floats": {"T": 9, "d_k": 4}},
+)
+def left_of_prompt(
+    supply: Supply,
+    T: int,
+    d_k: int,
+    d_v: int,
+    *,
+    sign: int = 1,
+    ridge: int = 1,
+    noise: int = 0,
+) -> dict[str, Sides]:
+    """The fit to values that are linear in their keys, and what it is off by."""
+    K, Theta = supply.real("K", T, d_k), supply.real("Theta", d_k, d_v)
+    lam = supply.positive("lambda", 1)[0]
+    V = K @ Theta + noise * supply.real("n", T, d_v)
+    S = _ridge_fit(K, V, lam)
+    H = K.T @ K + lam * np.eye(d_k, dtype=int)
+    left = ridge * lam * np.stack([solve(H, x) for x in Theta.T], axis=1)
+    return {
+        "fit": (S, Theta - sign * left),
+        "loss": (V - K @ S, sign * K @ left),
+    }
 
 
 @identity(

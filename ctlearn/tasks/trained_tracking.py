@@ -104,25 +104,32 @@ def draw(
 
 
 def initial_weights(
-    words: Words, layers: int, generator: torch.Generator
+    tokens: int,
+    classes: int,
+    layers: int,
+    generator: torch.Generator,
+    questions: int | None = None,
 ) -> dict[str, Tensor]:
-    """Weights of `layers` layers, in the first axis."""
+    """Weights of `layers` layers, in the first axis.
+
+    `questions` is how many queries there are, if a token does not have its own.
+    """
 
     def normal(*shape: int, deviation: float = 1.0) -> Tensor:
         drawn = torch.randn(layers, *shape, generator=generator)
         return (deviation * drawn).requires_grad_()
 
-    each, orders = (len(words.tokens()), HEADS), len(words.orders())
+    each = tokens, HEADS
     return {
         "k": normal(*each, MOST_STEPS, D),
         "v": normal(*each, MOST_STEPS, D),
         "b": normal(*each, MOST_STEPS, deviation=3.0),
-        "q": normal(*each, D),
+        "q": normal(questions or tokens, HEADS, D),
         "start": normal(HEADS, D, D),
         "in": normal(HEADS * D, HIDDEN, deviation=(HEADS * D) ** -0.5),
         "in_0": torch.zeros(layers, 1, HIDDEN).requires_grad_(),
-        "out": normal(HIDDEN, orders, deviation=HIDDEN**-0.5),
-        "out_0": torch.zeros(layers, 1, orders).requires_grad_(),
+        "out": normal(HIDDEN, classes, deviation=HIDDEN**-0.5),
+        "out_0": torch.zeros(layers, 1, classes).requires_grad_(),
     }
 
 
@@ -136,24 +143,29 @@ def strengths(weights: dict[str, Tensor], kinds: list[Kind]) -> Tensor:
     return scale.to(b)[:, None, None] * torch.sigmoid(b)
 
 
-def layer(weights: dict[str, Tensor], beta: Tensor, word: Tensor) -> Tensor:
-    """Logits [layers, n, T, orders] of words [layers, n, T].
+def layer(
+    weights: dict[str, Tensor],
+    beta: Tensor,
+    word: Tensor,
+    asked: Tensor | None = None,
+) -> Tensor:
+    """Logits [layers, n, T, classes] of words [layers, n, T].
 
-    What a token does to a state is an affine map, the same wherever it stands, so it
+    `asked` [layers, n, T] are the questions, if they are not the tokens' own. What a
+    token does to a state is an affine map, the same wherever it stands, so it
     is multiplied out once and looked up at each token.
     """
     layers, n, T = word.shape
-    tokens = beta.shape[1]
-    at = (word + tokens * torch.arange(layers)[:, None, None]).flatten()
 
-    def look_up(x: Tensor) -> Tensor:
+    def look_up(x: Tensor, number: Tensor) -> Tensor:
         """[layers, tokens, HEADS, ...] at each token: T of [layers n HEADS, ...]."""
+        at = (number + x.shape[1] * torch.arange(layers)[:, None, None]).flatten()
         rows = F.embedding(at, x.flatten(0, 1).flatten(1))
         rows = rows.view(layers, n, T, HEADS, -1).permute(2, 0, 1, 3, 4)
         return rows.reshape(T, layers * n * HEADS, *x.shape[3:])
 
-    kept, written = _maps(weights, beta)
-    kept, written, q = look_up(kept), look_up(written), look_up(weights["q"])
+    kept, written = (look_up(x, word) for x in _maps(weights, beta))
+    q = look_up(weights["q"], word if asked is None else asked)
     start = weights["start"][:, None].expand(-1, n, -1, -1, -1).reshape(-1, D, D)
     states, S = [], start
     # unbind, since a gradient of kept[t] would be as large as that of kept
@@ -180,6 +192,27 @@ def _maps(weights: dict[str, Tensor], beta: Tensor) -> tuple[Tensor, Tensor]:
     return A, B
 
 
+def learn(
+    weights: dict[str, Tensor],
+    lesson: Callable[[], tuple[Tensor, Tensor]],
+    *,
+    steps: int,
+    rate: float,
+    show: Callable[[range], Iterable[int]] = iter,
+) -> None:
+    """Train layers on lessons: logits [layers, n, T, classes] and what is wanted.
+
+    Adam, its rate up and down in one cycle, gradients cut to length 1 in each layer.
+    """
+    slow = [x for name, x in weights.items() if name != "b"]
+    fast = [x for name, x in weights.items() if name == "b"]
+    for _ in one_cycle([(slow, rate), (fast, FASTER * rate)], steps, show):
+        logits, wanted = lesson()
+        loss = len(logits) * F.cross_entropy(logits.flatten(0, 2), wanted.flatten())
+        loss.backward()
+        cut(weights.values())
+
+
 def train(
     words: Words,
     kinds: list[Kind],
@@ -193,26 +226,23 @@ def train(
 ) -> Trained:
     """Train on words of `words.length` tokens, and test on 64 of `tested` tokens.
 
-    `seed` sets all that is drawn; `show` may show how far the steps are. Adam, its rate
-    up and down in one cycle, gradients cut to length 1 in each layer. `where` is what
-    this machine can do if it is not given.
+    `seed` sets all that is drawn; `show` may show how far the steps are. `where` is
+    what this machine can do if it is not given.
     """
     where = where or setting()
     with on(where):
         generator = where.generator(seed)
         layers, table = len(kinds) * where.seeds, words.table()
-        weights = initial_weights(words, layers, generator)
-        slow = [x for name, x in weights.items() if name != "b"]
-        groups = [(slow, rate), ([weights["b"]], FASTER * rate)]
-        for _ in one_cycle(groups, words.steps * where.longer, show):
-            word, product = (
-                x.view(layers, batch, -1)
-                for x in draw(table, layers * batch, words.length, generator)
-            )
-            logits = layer(weights, strengths(weights, kinds), word)
-            loss = layers * F.cross_entropy(logits.flatten(0, 2), product.flatten())
-            loss.backward()
-            cut(weights.values())
+        sizes = len(words.tokens()), len(words.orders())
+        weights = initial_weights(*sizes, layers, generator)
+
+        def lesson() -> tuple[Tensor, Tensor]:
+            drawn = draw(table, layers * batch, words.length, generator)
+            word, product = (x.view(layers, batch, -1) for x in drawn)
+            return layer(weights, strengths(weights, kinds), word), product
+
+        steps = words.steps * where.longer
+        learn(weights, lesson, steps=steps, rate=rate, show=show)
         drawn = draw(table, layers * 64, tested, generator)
         word, product = (x.view(layers, 64, tested) for x in drawn)
         with torch.no_grad():

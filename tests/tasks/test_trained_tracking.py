@@ -45,7 +45,7 @@ def test_tokens_are_all_orders_or_all_swaps():
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_the_layer_is_delta_product_behind_a_table(kind):
     generator = torch.Generator().manual_seed(1)
-    weights = trained_tracking.initial_weights(THREE, 2, generator)
+    weights = trained_tracking.initial_weights(6, 6, 2, generator)
     word = torch.randint(6, (2, 1, 9), generator=generator)
     beta = trained_tracking.strengths(weights, [kind])
     logits = trained_tracking.layer(weights, beta, word)[1, 0].detach().numpy()
@@ -70,7 +70,7 @@ def test_the_layer_is_delta_product_behind_a_table(kind):
 def test_each_layer_sees_its_own_kind_and_its_own_word():
     """Two kinds at once are the two alone, of the same weights."""
     generator = torch.Generator().manual_seed(2)
-    weights = trained_tracking.initial_weights(THREE, 2, generator)
+    weights = trained_tracking.initial_weights(6, 6, 2, generator)
     word = torch.randint(6, (2, 3, 7), generator=generator)
     kinds = [Kind(2, 1.0), Kind(1, 2.0)]
     beta = trained_tracking.strengths(weights, kinds)

@@ -99,26 +99,42 @@ def run(
     d, T, d_v = x.shape[-1], x.shape[-2], v.shape[-1]
     beta = np.broadcast_to(beta, batch)[..., None, None]
     a = np.broadcast_to(_kept(keep, d, choices.control), (*batch, d))[..., None]
-    S = np.zeros((*batch, d, d_v))
-    begun, P, H = S, S, np.zeros((*batch, d, d))
+    nothing = np.zeros((*batch, d, d_v))
+    M = Memory(nothing, nothing, nothing, np.zeros((*batch, d, d)))
     o = np.empty((*batch, T, d_v))
     for t in range(T):
-        begun = S if t % LOOK == 0 else begun
-        S = a * S
-        first = max(0, t + 1 - LOOK) if choices.schedule == "window" else t
-        X, V = x[..., first : t + 1, :], v[..., first : t + 1, :]
-        answers = X @ (begun if choices.schedule == "batch" else S)
-        G = X.swapaxes(-1, -2) @ slope(answers, V, choices.objective)
-        if choices.optimiser == "momentum":
-            P = MOMENTUM * P + G
-            G = P
-        elif choices.optimiser == "newton":
-            x_t = x[..., t, :, None]
-            H = a * H * a.swapaxes(-1, -2) + x_t * x_t.swapaxes(-1, -2)
-            G = np.linalg.solve(H + RIDGE * np.eye(d), G)
-        S = S - beta * G
-        o[..., t, :] = (asked[..., t, None, :] @ S)[..., 0, :]
+        M = step(M, x[..., : t + 1, :], v[..., : t + 1, :], choices, a=a, beta=beta)
+        o[..., t, :] = (asked[..., t, None, :] @ M.S)[..., 0, :]
     return o
+
+
+class Memory(NamedTuple):
+    """The state S, what it was when its mini-batch began, momentum and keys' moment."""
+
+    S: np.ndarray
+    begun: np.ndarray
+    P: np.ndarray
+    H: np.ndarray
+
+
+def step(
+    M: Memory, x: np.ndarray, v: np.ndarray, choices: Choices, *, a: Any, beta: Any
+) -> Memory:
+    """Forget, look, take a step; x and v are the pairs so far, the last one new."""
+    t = x.shape[-2] - 1
+    begun = M.S if t % LOOK == 0 else M.begun
+    F = a * M.S
+    seen = slice(-LOOK, None) if choices.schedule == "window" else slice(-1, None)
+    X, V = x[..., seen, :], v[..., seen, :]
+    z = X @ (begun if choices.schedule == "batch" else F)
+    G = _transposed(X) @ slope(z, V, choices.objective)
+    P, H = MOMENTUM * M.P + G, M.H
+    D = P if choices.optimiser == "momentum" else G
+    if choices.optimiser == "newton":
+        new = x[..., -1:, :]
+        H = a * H * _transposed(a) + _transposed(new) @ new
+        D = np.linalg.solve(H + RIDGE * np.eye(H.shape[-1]), G)
+    return Memory(F - beta * D, begun, P, H)
 
 
 def slope(z: np.ndarray, v: np.ndarray, objective: str) -> np.ndarray:
@@ -138,3 +154,7 @@ def _kept(keep: Any, d: int, control: str) -> Any:
     if control == "none":
         return np.ones_like(keep)
     return keep if control == "rate" else keep ** np.linspace(0, 2, d)
+
+
+def _transposed(x: np.ndarray) -> np.ndarray:
+    return x.swapaxes(-1, -2)

@@ -107,7 +107,8 @@ def error(said: Array, wanted: Array, axes: int = 3) -> Array:
         said = said / np.abs(said).max(axis=along, keepdims=True)
         met = (said * wanted).sum(axis=along)
         found = 1 - met**2 / ((said**2).sum(axis=along) * (wanted**2).sum(axis=along))
-    return np.where(np.isfinite(found), found, 1.0)
+    # rounding may leave a little less than nothing
+    return np.where(np.isfinite(found), np.maximum(found, 0), 1.0)
 
 
 # What may be set, by the role or the domain of an input; the first is where one starts.

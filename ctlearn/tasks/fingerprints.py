@@ -13,13 +13,13 @@ keys may turn      keys and queries, turned together, leave every answer as it i
 the old is gone    the first pair may be any other one
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import Cell, Inputs, Mechanism
+from ctlearn.mechanism import CHOICES, Cell, Inputs, Mechanism
 from ctlearn.shapes import GLOSSARY
 from ctlearn.supplies import Floats
 
@@ -238,11 +238,33 @@ def foretold(mechanism: Mechanism) -> dict[str, bool | None]:
     return {name: question.foretold(place.cell) for name, question in QUESTIONS.items()}
 
 
+def noticed(every: Iterable[Mechanism]) -> dict[str, tuple[int, int]]:
+    """Of all ways to put a mechanism wrong along one axis, how many are noticed.
+
+    By axis: the number of wrong words at which a reply is not the one foretold, and the
+    number of wrong words. Hybrids, of which nothing is foretold, are left out.
+    """
+    counts = dict.fromkeys(CHOICES, (0, 0))
+    for mechanism in every:
+        cell = mechanism.place.cell
+        if mechanism.place.beside is not None:
+            continue
+        replies = fingerprint(mechanism)
+        for axis, words in CHOICES.items():
+            for word in set(words) - {getattr(cell, axis)}:
+                change: Any = {axis: word}
+                moved = replace(cell, **change)
+                told = {name: x.foretold(moved) for name, x in QUESTIONS.items()}
+                seen, tried = counts[axis]
+                counts[axis] = seen + bool(_apart(replies, told)), tried + 1
+    return counts
+
+
+def _apart(replies: dict[str, bool | None], told: dict[str, bool | None]) -> list[str]:
+    """The questions whose reply is there, and foretold, and not the one foretold."""
+    return [n for n, x in replies.items() if None not in (x, told[n]) and x != told[n]]
+
+
 def slips(mechanism: Mechanism, seed: int = 1) -> list[str]:
     """The questions that are answered otherwise than its place foretells."""
-    wanted = foretold(mechanism)
-    return [
-        name
-        for name, reply in fingerprint(mechanism, seed).items()
-        if None not in (reply, wanted[name]) and reply != wanted[name]
-    ]
+    return _apart(fingerprint(mechanism, seed), foretold(mechanism))

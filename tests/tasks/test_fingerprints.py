@@ -48,6 +48,18 @@ def test_a_wrong_place_is_noticed(name, axis, wrong):
     assert fingerprints.slips(moved) != []
 
 
+def test_what_is_noticed_is_counted():
+    """Of linear attention, by hand: which other words foretell another reply."""
+    counts = fingerprints.noticed([mechanisms()["linear_attention"]])
+    assert {axis: tried for axis, (_, tried) in counts.items()} == {
+        axis: len(words) - 1 for axis, words in CHOICES.items()
+    }
+    assert counts["optimiser"][0] == 2  # momentum and preconditioned steps
+    assert counts["objective"][0] == 3
+    hybrid = mechanisms()["memory_as_gate"]
+    assert set(fingerprints.noticed([hybrid]).values()) == {(0, 0)}
+
+
 def test_of_hybrids_nothing_is_foretold():
     for mechanism in mechanisms().values():
         if mechanism.place.beside is not None:

@@ -96,10 +96,11 @@ function plus(x, y, factor = 1) {
 function solve(A, B) {
   const rows = A.map((row, i) => [...row, ...B[i]]);
   const n = A.length;
-  for (const i of range(n)) {
-    for (const j of range(n).filter((j) => j !== i)) {
+  for (let i = 0; i < n; i++) {
+    for (let j = 0; j < n; j++) {
+      if (j === i) continue;
       const factor = rows[j][i] / rows[i][i];
-      rows[j] = rows[j].map((x, c) => x - factor * rows[i][c]);
+      for (let c = i; c < rows[j].length; c++) rows[j][c] -= factor * rows[i][c];
     }
   }
   return rows.map((row, i) => row.slice(n).map((x) => x / row[i]));

@@ -103,7 +103,7 @@ def test_without_matplotlib_the_figure_still_reacts(monkeypatch, name, cls):
 
 @every
 def test_the_repr_is_the_call_that_makes_it(name, cls):
-    settings = (x for x in cls.schema() if x["kind"] == "whole")
+    settings = (x for x in cls.schema() if x["kind"] in ("whole", "number"))
     setting = next(x for x in settings if x["min"] < x["default"])
     changed = cls(**{setting["name"]: setting["min"]})
     assert repr(changed) == f"{cls.__name__}({setting['name']}={setting['min']})"

@@ -1,0 +1,53 @@
+"""The stored comparison is of the settings that the code has, and can be filled."""
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
+
+from ctlearn.train import compare  # noqa: E402
+from ctlearn.train.compare import CONTESTANTS, SEEDS, Measured, Stored  # noqa: E402
+from ctlearn.train.run import Run  # noqa: E402
+
+SMALL = Run(steps=3, B=2, T=16)
+
+
+def test_octaves_of_places():
+    means = compare.octaves(torch.arange(70.0))
+    assert means == [7.5, 23.5, 47.5, 66.5]
+
+
+def test_a_run_is_made_once_and_comes_again(text, shape, tmp_path, monkeypatch):
+    monkeypatch.setattr(compare, "LONG", 64)  # the text is short
+    file = tmp_path / "measured.json"
+    stored = Stored(file, shape, SMALL)
+    with pytest.raises(KeyError):
+        stored.at("hybrid", 0.01, 5)
+    found = stored.add(text, "hybrid", 0.01, 5)
+    held = json.loads(file.read_text())
+    held["runs"]["hybrid"]["0.01"]["5"][0] = -1.0
+    file.write_text(json.dumps(held))
+    assert Stored(file, shape, SMALL).add(text, "hybrid", 0.01, 5).bits == -1.0
+    again = Stored(tmp_path / "other.json", shape, SMALL).add(text, "hybrid", 0.01, 5)
+    assert again == found
+    with pytest.raises(ValueError, match="other settings"):
+        Stored(file, shape, SMALL._replace(steps=4))
+
+
+def test_rates_are_chosen_at_a_seed_that_is_not_counted(monkeypatch, text, tmp_path):
+    assert compare.TUNED_AT not in SEEDS
+
+    def add(self, text, contestant, rate, seed):
+        # the second rate is best where it is asked, and worse elsewhere
+        good = (rate == compare.RATES[1]) == (seed == compare.TUNED_AT)
+        bits = Measured(1.0 if good else 2.0, [])
+        runs = self.held["runs"].setdefault(contestant, {})
+        runs.setdefault(f"{rate:g}", {})[str(seed)] = bits
+        return bits
+
+    monkeypatch.setattr(Stored, "add", add)
+    stored = Stored(tmp_path / "x.json")
+    lines = list(stored.fill(text, seeds=range(2)))
+    assert len(lines) == len(CONTESTANTS) * (len(compare.RATES) + 2)
+    assert stored.bits("hybrid", range(2)) == [2.0, 2.0]

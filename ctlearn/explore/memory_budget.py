@@ -33,6 +33,8 @@ _TITLES = {
     "state": "state alone",
 }
 
+_APART = 2.2  # of two labels of the figure, whose axis is logarithmic
+
 
 def compute(  # noqa: PLR0913 - as many settings as the figure has
     *,
@@ -145,13 +147,15 @@ class MemoryBudget(Explorable):
         """Bytes against the context, of all patterns, with the chosen one in front."""
         x = self.numbers()
         fig, ax = plots.figure(5.6, 3.4)
-        for name, text, totals in zip(NAMES, NAMES.values(), x["totals"], strict=True):
+        # the highest first, so that each label can keep below the one before
+        lines = zip(NAMES.items(), x["totals"], strict=True)
+        label_at = np.inf
+        for (name, text), totals in sorted(lines, key=lambda line: -line[1][-1]):
             own = name == self.pattern
             role, width = ("state", 2.6) if own else ("size", 1.0)
             ax.plot(x["contexts"], totals, color=plots.colour(role), ls="-", lw=width)
-            # two that end on one point would be written on each other
-            if own or name in ("softmax", "window", "state", "log_linear"):
-                plots.label(ax, x["contexts"][-1], totals[-1], text, role)
+            label_at = min(totals[-1], label_at / _APART)
+            plots.label(ax, x["contexts"][-1], label_at, text, role)
         ax.axvline(self.context, color=plots.INK, lw=0.8, ls=":")
         ax.set(xscale="log", yscale="log", xlabel="tokens of context", ylabel="bytes")
         ax.minorticks_off()
@@ -169,7 +173,7 @@ class MemoryBudget(Explorable):
             ),
             caption=(
                 f"With {_TITLES[self.pattern]}, {self.layers} layers hold "
-                f"{sizes[chosen]} after {self.context} tokens, and keep "
-                f"{x['pairs']} pairs as they are."
+                f"{sizes[chosen]} after {self.context} tokens, and {x['keepers']} of "
+                f"them keep {x['pairs']} pairs as they are."
             ),
         )

@@ -32,14 +32,14 @@ def _machine(supply: Supply, N: int) -> Numbers:
         traffic.roofline(b_i, n_i, bandwidth=w, peak=f)
         for b_i, n_i in zip(b, n, strict=True)
     ]
-    letters = {"b": b, "n": n, "w": w, "f": f, "t": np.array(t)}
+    letters = {"m": b, "f": n, r"\bar{m}": w, r"\bar{f}": f, "t": np.array(t)}
     return Numbers(letters, {"i": range(1, N + 1)})
 
 
 @identity(
     title="At the floor the speed is the processor's, or the memory's times intensity",
-    statement=r"t_i = \max(b_i / w, n_i / f), \qquad"
-    r" \frac{n_i}{t_i} = \min\left(f, w \frac{n_i}{b_i}\right)",
+    statement=r"t_i = \max(m_i / \bar{m}, f_i / \bar{f}), \qquad"
+    r" \frac{f_i}{t_i} = \min\left(\bar{f}, \bar{m} \frac{f_i}{m_i}\right)",
     source="williams2009, section 3",
     citations=("williams2009",),
     worlds=COUNTED,
@@ -58,7 +58,7 @@ def _machine(supply: Supply, N: int) -> Numbers:
 def roofline(supply: Supply, N: int, *, bound: Callable = max) -> Sides:
     """Speed from time, against the lower of two roofs."""
     x = _machine(supply, N).letters
-    w, f, plans = x["w"], x["f"], list(zip(x["b"], x["n"], strict=True))
+    w, f, plans = x[r"\bar{m}"], x[r"\bar{f}"], list(zip(x["m"], x["f"], strict=True))
     speeds = [n / bound(b / w, n / f) for b, n in plans]
     return np.array(speeds), np.array([min(f, w * n / b) for b, n in plans])
 
@@ -75,14 +75,14 @@ def _bytes(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
     for i, rung in enumerate(("recurrent", "naive_chunkwise", "chunkwise"), 1):
         launches = traffic.PLANS[rung].values()
         told = traffic.numbers(" ".join(launches).split(), sizes)
-        letters[f"b_{i}"] = _exact(supply, 2 * told)
+        letters[f"m_{i}"] = _exact(supply, 2 * told)
     return Numbers(letters)
 
 
 RUNG_BYTES = (
-    r"b_1 = 2 (2 d_k + 2 d_v + 1), \qquad"
-    r" b_2 = 2 (7 d_k + 6 d_v + 2 C + 2 d_k d_v / C + 2), \qquad"
-    r" b_3 = 2 (3 d_k + 2 d_v + 2 C + 2)"
+    r"m_1 = 2 (2 d_k + 2 d_v + 1), \qquad"
+    r" m_2 = 2 (7 d_k + 6 d_v + 2 C + 2 d_k d_v / C + 2), \qquad"
+    r" m_3 = 2 (3 d_k + 2 d_v + 2 C + 2)"
 )
 
 
@@ -162,9 +162,9 @@ def _work(C: int, d_k: int, d_v: int, p: int) -> list[int]:
 
 def _work_numbers(supply: Supply, C: int, d_k: int, d_v: int, N: int) -> Numbers:
     counted = _work(C, d_k, d_v, N)
-    letters: dict[str, Any] = {"C": C, "d_k": d_k, "d_v": d_v * N, "p": N}
+    letters: dict[str, Any] = {"C": C, "d_k": d_k, "d_v": d_v * N, "g": N}
     letters |= {
-        f"n_{i}": _exact(supply, Fraction(2 * n, C)) for i, n in enumerate(counted, 1)
+        f"f_{i}": _exact(supply, Fraction(2 * n, C)) for i, n in enumerate(counted, 1)
     }
     return Numbers(letters)
 
@@ -175,9 +175,9 @@ WORK = AsPrinted(
 
 
 @identity(
-    title="What each rung multiplies, with p programs to a head",
-    statement=r"n_1 = 6 d_k d_v, \qquad n_2 = 6 d_k d_v + 2 C (3 d_k + 2 d_v),"
-    r" \qquad n_3 = 6 d_k d_v + 2 C ((1 + p) d_k + 2 d_v)",
+    title="What each rung multiplies, with g programs to a head",
+    statement=r"f_1 = 6 d_k d_v, \qquad f_2 = 6 d_k d_v + 2 C (3 d_k + 2 d_v),"
+    r" \qquad f_3 = 6 d_k d_v + 2 C ((1 + g) d_k + 2 d_v)",
     source="ours; counted, but for the triangular system",
     worlds=COUNTED,
     equations=("eq-rung-work",),

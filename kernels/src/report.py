@@ -63,7 +63,8 @@ class Figures(NamedTuple):
     `spilled` is in bytes a thread on NVIDIA and in registers a lane on AMD; `programs`
     is how many fit on a processor at once, of `warps` warps each. Of the products of
     matrices, `wgmma` are a warp group's, and of those `from_registers` take an operand
-    from there.
+    from there; `example` is one of these, or of wgmma, as PTX has it, its registers
+    counted and not named.
     """
 
     registers: int
@@ -74,6 +75,7 @@ class Figures(NamedTuple):
     products: int
     wgmma: int
     from_registers: int
+    example: str
 
 
 def typed(value: Any, path: tuple, known: dict, attributes: dict) -> Any:
@@ -129,18 +131,19 @@ def figures(name: str, target: Target) -> Figures:
         text = program.asm["amdgcn"]
         numbers = dict(re.findall(r"\.(vgpr_\w*count):\s*(\d+)", text))
         registers, spilled = (int(numbers[f"vgpr_{x}count"]) for x in ("", "spill_"))
-        products, wgmma, held = len(re.findall("v_mfma", text)), 0, 0
+        products, wgmma, held = len(re.findall("v_mfma", text)), [], []
     else:
         usage, text = resources(program.asm["cubin"]), program.asm["ptx"]
         registers, spilled = usage["REG"], usage["STACK"]
         products = len(re.findall(r"\b(?:mma\.sync|tcgen05\.mma)\b", text))
-        wgmma = len(re.findall(r"\bwgmma\.mma_async\b", text))
+        wgmma = re.findall(r"\bwgmma\.mma_async\b[^;]*", text)
         # a second group in braces is an operand that lies in registers
-        held = len(re.findall(r"wgmma\.mma_async[^;]*?\}\s*,\s*\{", text))
+        held = [x for x in wgmma if re.search(r"\}\s*,\s*\{", x)]
     room = programs(target, registers, shared, warps)
-    return Figures(
-        registers, spilled, shared, warps, room, products + wgmma, wgmma, held
-    )
+    example = " ".join((held or wgmma or [""])[0].split())
+    example = re.sub(r"\{[^{}]*\}", lambda x: f"{{{x[0].count('%')}}}", example)
+    counts = products + len(wgmma), len(wgmma), len(held)
+    return Figures(registers, spilled, shared, warps, room, *counts, example)
 
 
 ASK = """

@@ -67,6 +67,9 @@ def test_every_kernel_compiles_and_fits(target):
         few = kernel(name) in ("pairs", "recurrent") or name == "inverse, by channel"
         assert few or x.products, name
         assert bool(x.wgmma) == (target.name == "sm_90" and not few), name
+        assert x.example.startswith("wgmma.mma_async") == bool(x.wgmma), name
+        # the sum, and maybe an operand
+        assert x.example.count("{") == bool(x.wgmma) + bool(x.from_registers), name
 
 
 @pytest.mark.parametrize("target", report.TARGETS, ids=TARGETS)
@@ -83,7 +86,7 @@ def test_another_triton_takes_every_kernel(target):
 
 def test_the_report_is_printed(monkeypatch, capsys):
     """A line of figures by kernel and target, and of work by launch."""
-    monkeypatch.setattr(report, "figures", lambda *_: report.Figures(*range(8)))
+    monkeypatch.setattr(report, "figures", lambda *_: report.Figures(*range(9)))
     runpy.run_module("ctlearn.kernels", run_name="__main__")
     lines = capsys.readouterr().out.splitlines()
     for name in report.sources("sm_90"):

@@ -63,12 +63,14 @@ class Found(NamedTuple):
     """For each kind and seed: error of the answers, and losses on both moments.
 
     `past` is the inner loss on the tokens that were fitted, `future` that on later
-    tokens of the same sequence.
+    tokens of the same sequence. `condition` is that of W_k: its largest stretch over
+    its least.
     """
 
     error: Tensor
     past: Tensor
     future: Tensor
+    condition: Tensor
 
 
 def draw(seeds: int, n: int, generator: torch.Generator) -> Lessons:
@@ -184,7 +186,8 @@ def train(
         with torch.no_grad():
             lessons = draw(where.seeds, TESTED, generator)
             answers, past, future = layer(weights, kinds, heads, lessons)
-            found = _errors(answers, lessons.wanted), past, future
+            stretches = torch.linalg.cond(weights["k"])
+            found = _errors(answers, lessons.wanted), past, future, stretches
         return Found(*(x.view(len(kinds), where.seeds).double().cpu() for x in found))
 
 

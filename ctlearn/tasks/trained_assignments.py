@@ -111,7 +111,7 @@ def gru(weights: dict[str, Tensor], line: Tensor, asked: Tensor) -> Tensor:
 def train(
     names: Iterable[str],
     *,
-    steps: int = 300,
+    steps: int = 450,
     rate: float = 0.03,
     batch: int = 16,
     tested: int = 512,

@@ -96,6 +96,9 @@ def test_training_learns_with_few_steps_and_cannot_with_a_perfect_fit():
     assert found.error[1].min() > 0.95
     assert found.error[2].max() < 0.8
     assert found.past[1].max() < 1e-3 < found.past[2].min()
+    # only the first kind's keys are free to leave something out
+    assert torch.allclose(found.condition[1:], torch.ones(2, 2).double(), atol=1e-4)
+    assert found.condition[0].min() > 1.5
     again = static_optimum.train(kinds, **given)
     assert torch.equal(found.error, again.error)
 

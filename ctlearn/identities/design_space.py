@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ctlearn import memory
 from ctlearn.identities.engine import Sides, identity
 from ctlearn.inner import Linear, Training
 from ctlearn.mixers import (
@@ -13,7 +14,7 @@ from ctlearn.mixers import (
     recursive_least_squares,
     ttt_linear,
 )
-from ctlearn.printed import AsPrinted, Numbers
+from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp
 from ctlearn.supplies import Supply
 
@@ -36,16 +37,41 @@ def _token(supply: Supply, d_k: int, d_v: int) -> dict[str, Any]:
     return x
 
 
+def _at_one(letter: str, said: Any) -> dict[str, Any]:
+    """A letter with an index, which has a value at token 1."""
+    return {letter: np.array([said])}
+
+
 def _printed_turn(supply: Supply, d_k: int, d_v: int) -> Numbers:
     x, R = _token(supply, d_k, d_v), _turn(supply, d_k)
     o, S = gated_delta_rule.step(**x)
     turned = {"q": R.T @ x["q"], "k": R.T @ x["k"], "S": R.T @ x["S"]}
     o_turned, S_turned = gated_delta_rule.step(**(x | turned))
-    letters = {"R": R, r"\alpha_t": exp(x["log_decay"]), r"\beta_t": x["beta"]}
-    letters |= {"k_t": x["k"], "q_t": x["q"], "v_t": x["v"], "S_{t-1}": x["S"]}
-    letters |= {r"\tilde{S}_{t-1}": R.T @ x["S"], r"\tilde{S}_t": S_turned}
-    letters |= {r"\tilde{k}_t": turned["k"], r"\tilde{q}_t": turned["q"]}
-    return Numbers(letters | {"S_t": S, "o_t": o, r"\tilde{o}_t": o_turned})
+    letters = _at_one(r"\alpha", exp(x["log_decay"])) | _at_one(r"\beta", x["beta"])
+    letters |= {
+        "S": Rows(np.array([x["S"], S]), first=0),
+        r"\tilde{S}": Rows(np.array([turned["S"], S_turned]), first=0),
+    }
+    letters |= _at_one("v", x["v"])
+    for name, before, after in (
+        ("k", x["k"], turned["k"]),
+        ("q", x["q"], turned["q"]),
+        ("o", o, o_turned),
+    ):
+        letters |= _at_one(name, before) | _at_one(rf"\tilde{{{name}}}", after)
+    return Numbers(letters | {"R": R}, {"t": range(1, 2)})
+
+
+_SAME_ANSWERS = "both are the answer, which is what is stated"
+TURNED = AsPrinted(
+    numbers=_printed_turn,
+    worlds=("rationals", "floats"),
+    equivalent={
+        r"R R^\top → R^\top R (line 2, column 68)": "a square matrix that does either",
+        r"\tilde{o} → o (line 4, column 1)": _SAME_ANSWERS,
+        r"o → \tilde{o} (line 4, column 47)": _SAME_ANSWERS,
+    },
+)
 
 
 @identity(
@@ -54,11 +80,7 @@ def _printed_turn(supply: Supply, d_k: int, d_v: int) -> Numbers:
     r" R R^\top = I \;\Rightarrow\; \tilde{S}_t = R^\top S_t, \quad \tilde{o}_t = o_t",
     source="ours",
     equations=("eq-turned-together",),
-    printed={
-        "eq-turned-together": AsPrinted(
-            numbers=_printed_turn, worlds=("rationals", "floats")
-        )
-    },
+    printed={"eq-turned-together": TURNED},
     chapter=CHAPTER,
     worlds=("rationals", "floats"),
     mutants={
@@ -179,3 +201,40 @@ def three_answers(
             ("fresh", "stale", "least squares"), left, shares, strict=True
         )
     }
+
+
+def _printed_rates(supply: Supply, d_k: int, d_v: int) -> Numbers:
+    x = _token(supply, d_k, d_v)
+    letters = _at_one("k", x["k"]) | _at_one("v", x["v"])
+    letters |= _at_one(r"\alpha", exp(x["log_decay"])) | _at_one(r"\beta", x["beta"])
+    letters |= _at_one(r"\eta", supply.rate("e", 1)[0])
+    letters["S"] = Rows(x["S"][None], first=0)
+    return Numbers(letters, {"t": range(1, 2)})
+
+
+@identity(
+    title="To erase by one rate and write by another is to be told other values",
+    statement=r"\alpha S + k (\eta v - \beta \alpha S^\top k)^\top"
+    r" = \alpha S + \beta k (\tfrac{\eta}{\beta} v - \alpha S^\top k)^\top",
+    source="ours; hatamizadeh2026 has a gate for each channel, which is more",
+    citations=("hatamizadeh2026",),
+    equations=("eq-two-rates",),
+    printed={"eq-two-rates": AsPrinted(numbers=_printed_rates)},
+    chapter=CHAPTER,
+    mutants={
+        "the value stays as it was": {"power": 0},
+        "the value is divided": {"power": -1},
+        "both rates erase": {"erasing": 2},
+    },
+)
+def two_rates(
+    supply: Supply, d_k: int, d_v: int, *, power: int = 1, erasing: int = 1
+) -> Sides:
+    """The one memory with two rates, and the gated delta rule on scaled values."""
+    x, eta = _token(supply, d_k, d_v), supply.rate("e", 1)[0]
+    k, v, beta = x["k"], x["v"], x["beta"]
+    e = (beta if erasing == 1 else eta * beta) * k
+    given = {"e": e, "log_decay": x["log_decay"], "S": x["S"]}
+    _, ours = memory.step(x["q"], k, eta * v, **given)
+    _, known = gated_delta_rule.step(**(x | {"v": (eta / beta) ** power * v}))
+    return ours, known

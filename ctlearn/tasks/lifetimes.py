@@ -50,9 +50,12 @@ class Moment(NamedTuple):
 
 
 def stream(
-    seed: int, tokens: int, *, d: int = 16, noise: float = 0.5, block: int = 10_000
+    seed: int, tokens: int, *, d: int = 16, noise: float = 0.5, block: int = 1000
 ) -> Iterator[Block]:
-    """Blocks of float32, d_k = d_v = d; half of the blocks follow a second rule."""
+    """Blocks of float32, d_k = d_v = d; half of the blocks follow a second rule.
+
+    They are small, since what they weigh comes and goes in what the process holds.
+    """
     rng = np.random.default_rng(seed)
     rules = rng.standard_normal((2, d, d), dtype="float32")
     for start in range(0, tokens, block):

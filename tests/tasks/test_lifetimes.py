@@ -26,17 +26,17 @@ def test_a_million_tokens_in_constant_memory():
     life = list(lifetimes.live(blocks, beta=0.1, noise=0.5))
     assert life[-1].tokens == 1_000_000
     assert {moment.state for moment in life} == {16 * 16 * 4}
-    warm, rest = life[9], life[10:]
+    warm, rest = life[99], life[100:]
     grown = max(moment.held for moment in rest) / warm.held - 1
     assert grown < 0.01
     # a list that keeps every block would be noticed
     assert lifetimes.cache_bytes(900_000, 16) > 0.1 * warm.held
     # the rates' floor, beta s^2 / (2 - beta), before and after
-    for moment in (life[49], life[99]):
+    for moment in (life[499], life[999]):
         assert moment.delta == pytest.approx(0.1 * 0.25 / 1.9, rel=0.5)
     # a sum of all: next to nothing before, and half of each rule after
-    assert life[49].added < 1e-3
-    assert life[99].added == pytest.approx(0.5, rel=0.3)
+    assert life[499].added < 1e-3
+    assert life[999].added == pytest.approx(0.5, rel=0.3)
 
 
 def test_what_is_kept_is_noticed():
@@ -45,7 +45,7 @@ def test_what_is_kept_is_noticed():
     blocks = lifetimes.stream(0, 150_000)
     watched = (x for x in blocks if kept.append(x) is None)
     life = list(lifetimes.live(watched, beta=0.1, noise=0.5))
-    assert life[-1].held - life[4].held > 0.5 * lifetimes.cache_bytes(100_000, 16)
+    assert life[-1].held - life[49].held > 0.5 * lifetimes.cache_bytes(100_000, 16)
 
 
 def test_a_cache_weighs_its_keys_and_values():

@@ -158,26 +158,24 @@ def tuned(
     draws: Sequence[Facts],
     settings: Sequence[Any],
     *,
+    tuning: Sequence[Facts] | None = None,
     rescale: bool = True,
 ) -> Tuned:
-    """A memory at the one setting that serves all draws best.
+    """A memory at the one setting that serves all `tuning` draws best.
 
     `ask(told, setting)` answers. With `rescale` its answers are first multiplied by one
-    number for all draws, the best there is, as an output projection could. The choice
-    is made on the draws that are reported, which favours a memory with more settings.
+    number for all draws, the best there is, as an output projection could. Without
+    tuning draws the choice is made on those that are reported, which favours a memory
+    with more settings.
     """
-    best = None
-    answers = np.stack([told.answers for told in draws])
+    best, chosen_on = None, draws if tuning is None else tuning
     for setting in settings:
-        said = np.stack([ask(told, setting) for told in draws])
-        scale = best_scale(said, answers) if rescale else 1.0
-        pairs = zip(scale * said, answers, strict=True)
-        errors = np.array([error(a, b) for a, b in pairs])
-        if best is None or errors.mean() < best.errors.mean():
-            best = Tuned(setting, scale, errors)
+        found = _asked(ask, chosen_on, setting, None if rescale else 1.0)
+        if best is None or found.errors.mean() < best.errors.mean():
+            best = found
     if best is None:
         raise ValueError("settings: expected at least one, got none")
-    return best
+    return best if tuning is None else _asked(ask, draws, best.setting, best.scale)
 
 
 def error(answers: np.ndarray, v: np.ndarray) -> float:
@@ -275,6 +273,23 @@ def pairs_by_argmax(d_k: int, d_v: int, wrong: float = 0.01) -> int:
     while n * _share_below_zero(1 / d_k + 1 / d_v + (2 * n - 1) / (d_k * d_v)) < wrong:
         n += 1
     return n
+
+
+def _asked(
+    ask: Callable[..., np.ndarray],
+    draws: Sequence[Facts],
+    setting: Any,
+    scale: float | None,
+) -> Tuned:
+    """Errors at a setting and a scale, or at the best scale if there is none."""
+    said, answers = (
+        np.stack(rows)
+        for rows in zip(*((ask(x, setting), x.answers) for x in draws), strict=True)
+    )
+    if scale is None:
+        scale = best_scale(said, answers)
+    pairs = zip(scale * said, answers, strict=True)
+    return Tuned(setting, scale, np.array([error(a, b) for a, b in pairs]))
 
 
 def _share_below_zero(variance: float) -> float:

@@ -279,3 +279,18 @@ def test_tuning_takes_the_setting_that_serves_all_draws():
     assert plain.errors == pytest.approx(np.full(3, 0.01))
     with pytest.raises(ValueError, match="settings: expected at least one"):
         recall.tuned(recall.ask_sum, draws, [])
+
+
+def test_draws_that_are_reported_have_no_say_in_the_setting():
+    """The tuning draws want what is said halved, the reported ones as it is."""
+    draws, others = (told(once(8), seeds=seeds) for seeds in (range(3), range(3, 5)))
+    others = [facts._replace(answers=facts.answers / 2) for facts in others]
+
+    def ask(facts, c):
+        return c * facts.v
+
+    best = recall.tuned(ask, draws, [0.5, 1.0], tuning=others, rescale=False)
+    assert (best.setting, best.errors.tolist()) == (0.5, [0.25] * 3)
+    best = recall.tuned(ask, draws, [1.0], tuning=others)
+    assert best.scale == pytest.approx(0.5)
+    assert best.errors == pytest.approx([0.25] * 3)

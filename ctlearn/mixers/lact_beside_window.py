@@ -88,6 +88,7 @@ MECHANISM = Mechanism(
         control="eviction, and the length of each unit's weights",
         state=f"{lact.PLACE.state} + min(T, window) * (d_k + d_v)",
     ),
+    chapter="15_hybrids",
     start=drawn_start,
     exempt=inner.NOT_RATIONAL,
     limits=(

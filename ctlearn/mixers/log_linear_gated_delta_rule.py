@@ -99,6 +99,7 @@ MECHANISM = Mechanism(
         control="decay, one rate for the head; old tokens share a map with more others",
         state="(max(T - 1, 0).bit_length() + 1) * d_k * d_v + 1",
     ),
+    chapter="15_hybrids",
     symbolic_tokens=3,
     exempt={"test_documents_in_one_row": "levels are counted from the row's start"},
     limits=(

@@ -88,6 +88,7 @@ MECHANISM = Mechanism(
         control="eviction: what leaves the window is gone",
         state="min(T, window) * (d_k + d_v)",
     ),
+    chapter="15_hybrids",
     limits=(
         Limit(
             target="softmax_attention",

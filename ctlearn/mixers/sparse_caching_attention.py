@@ -11,10 +11,9 @@ self-recall error ||S' phi(k) / (n' phi(k)) - v||^2: the m largest are held, the
 written to S and n for good.
 
 The paper has eta, lambda, H and s for w, m, S and n, a trained phi, and q'k over
-sqrt(d_k). What we have read does not say when errors are taken: here before any rival
-is written, and anew at every token. That an empty memory answers 0 and that the older
-of equals is held is our choice too. At prefill the paper scores whole chunks, which is
-another selection. [mcdermott2025lola, from secondary sources]
+sqrt(d_k). Our choices: errors are taken before any rival is written and anew at every
+token, an empty memory answers 0, the older of equals is held. At prefill the paper
+scores whole chunks, another selection. [mcdermott2025lola, from secondary sources]
 """
 
 import inspect
@@ -124,6 +123,7 @@ MECHANISM = Mechanism(
         control="the pairs that the linear maps recall worst are held outside them",
         state="min(T, window + capacity) * (d_k + d_v) + d_k * (d_v + 1)",
     ),
+    chapter="15_hybrids",
     limits=(
         Limit(
             target="softmax_attention",
@@ -145,6 +145,6 @@ MECHANISM = Mechanism(
         "test_plans_agree_on_symbols": "which pairs are held is an order of numbers"
     },
     variants={
-        "nothing held": {"constants": {"window": 2, "capacity": 0}, "exempt": {}},
+        "nothing held": {"constants": {"window": 2, "capacity": 0}, "exempt": {}}
     },
 )

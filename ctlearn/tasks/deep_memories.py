@@ -18,6 +18,8 @@ same, but one step size then suits both layers: otherwise the first layer moves 
 answers d_h times less than the second, and learns little more than fixed features do.
 
 Sequences and settings run side by side: [settings, sequences] in front of all answers.
+Which setting is reported is chosen on sequences of their own, for every memory by the
+same rule: see `best`.
 """
 
 import math
@@ -34,6 +36,9 @@ from ctlearn.layers.inner import Affine
 from ctlearn.layers.lact import Coefficients, newton_schulz
 from ctlearn.tasks import future_pairs
 from ctlearn.tasks.recall import Facts, unit_vectors
+
+# added to the seeds of what is reported, for what it is tuned on
+_APART = 1_000_000
 
 KINDS = ("matrix", "features", "perceptron")
 
@@ -57,6 +62,25 @@ class Lessons(NamedTuple):
     def of(cls, facts: Sequence[Facts]) -> "Lessons":
         """The sequences that NumPy's tasks have drawn, all of one size."""
         return cls(*(torch.tensor(np.stack(x)) for x in zip(*facts, strict=True)))
+
+
+class Trial(NamedTuple):
+    """Sequences on which a setting is chosen, and others that are reported."""
+
+    tuning: Lessons
+    told: Lessons
+
+    @classmethod
+    def of(
+        cls, draw: Callable[[int], Facts], seeds: Sequence[int], tuning: int
+    ) -> "Trial":
+        """Draw those reported from `seeds`, below a million, and `tuning` others.
+
+        The others are in single precision, which is enough for a choice.
+        """
+        others = Lessons.of([draw(_APART + i) for i in range(tuning)])
+        told = Lessons.of([draw(seed) for seed in seeds])
+        return cls(Lessons(*(x.float() for x in others)), told)
 
 
 class Memories(NamedTuple):
@@ -95,11 +119,11 @@ class Memories(NamedTuple):
         P, f = [], []
         layers = zip(self.f, self.P, self.betas, *passed, strict=True)
         for old, moving, beta, y, g in layers:
-            W = mu * moving.W - 2 * y.mT @ g
+            W = torch.baddbmm(mu * moving.W, y.mT, g, alpha=-2)
             b = None if moving.b is None else mu[..., 0] * moving.b - 2 * g.sum(-2)
             P.append(Affine(W, b))
             b = None if b is None else old.b + beta[..., 0] * b
-            f.append(Affine(old.W + beta * newton_schulz(W, muon), b))
+            f.append(Affine(torch.addcmul(old.W, beta, newton_schulz(W, muon)), b))
         return self._replace(f=tuple(f), P=tuple(P))
 
     def _answer(self, x: Tensor) -> Tensor:
@@ -160,31 +184,49 @@ def errors(said: Tensor, wanted: Tensor) -> Tensor:
     return (missed / wanted.square().sum((-1, -2))).nan_to_num(nan=math.inf)
 
 
-def best(found: Tensor) -> np.ndarray:
-    """The errors [n] at the one setting whose mean error is least.
+def best(
+    ask: Callable[[Memories, Lessons], Tensor],
+    kind: str,
+    trial: Trial,
+    settings: Sequence[Setting],
+    *,
+    d_h: int = 1,
+) -> np.ndarray:
+    """Errors [..., n] of what is told, at settings that were chosen on other sequences.
 
-    It is chosen on the sequences that are reported, with hindsight: on others a step
-    that was just safe on these may run away.
+    `ask` finds errors [..., settings, n] of the memories it is given. At each place the
+    setting of least mean error over the tuning sequences is taken, so none at which one
+    of them ran away, unless all did. If one that is told runs away there all the same,
+    its error says so.
     """
-    return found[found.mean(1).argmin()].cpu().numpy()
+    chosen_on = begin(kind, trial.tuning, settings, d_h=d_h, seed=1)
+    at = ask(chosen_on, trial.tuning).mean(-1).argmin(-1)
+    chosen, place = at.unique(return_inverse=True)
+    memory = begin(kind, trial.told, [settings[i] for i in chosen.tolist()], d_h=d_h)
+    found = ask(memory, trial.told)
+    return found.take_along_dim(place[..., None, None], -2)[..., 0, :].cpu().numpy()
 
 
 def after_passes(
-    memory: Memories, lessons: Lessons, passes: Sequence[int], inner_batch: int
-) -> np.ndarray:
-    """Best errors [passes, n] after going so many times over what is told."""
+    memory: Memories,
+    lessons: Lessons,
+    passes: Sequence[int],
+    inner_batch: int,
+    muon: Coefficients = (),
+) -> Tensor:
+    """Errors [passes, settings, n] after going so many times over what is told."""
     found = []
     for i in range(1, max(passes) + 1):
-        _, memory = memory.learn(lessons.k, lessons.v, inner_batch)
+        _, memory = memory.learn(lessons.k, lessons.v, inner_batch, muon)
         if i in passes:
             found.append(_asked(memory, lessons))
-    return np.array(found)
+    return torch.stack(found)
 
 
 def after_pairs(
     memory: Memories, lessons: Lessons, counts: Sequence[int], inner_batch: int
-) -> np.ndarray:
-    """Best errors [counts, n] when so many of the pairs have been told, once.
+) -> Tensor:
+    """Errors [counts, settings, n] when so many of the pairs have been told, once.
 
     `counts` rise, in whole mini-batches.
     """
@@ -193,15 +235,15 @@ def after_pairs(
         _, memory = memory.learn(lessons.k[:, t:n], lessons.v[:, t:n], inner_batch)
         found.append(_asked(memory, lessons))
         t = n
-    return np.array(found)
+    return torch.stack(found)
 
 
 def on_the_way(
     memory: Memories, lessons: Lessons, inner_batch: int, muon: Coefficients = ()
-) -> np.ndarray:
-    """Best errors [n] of all that is said of pairs before their mini-batch is told."""
+) -> Tensor:
+    """Errors [settings, n] of what is said of pairs before their mini-batch is told."""
     said, _ = memory.learn(lessons.k, lessons.v, inner_batch, muon)
-    return best(errors(said, lessons.v))
+    return errors(said, lessons.v)
 
 
 def steps(largest: float, *, count: int = 14, mu: float = 0.0) -> list[Setting]:
@@ -275,5 +317,5 @@ def _now(device: str) -> float:
     return time.perf_counter()
 
 
-def _asked(memory: Memories, lessons: Lessons) -> np.ndarray:
-    return best(errors(memory.read(lessons.asked), lessons.answers))
+def _asked(memory: Memories, lessons: Lessons) -> Tensor:
+    return errors(memory.read(lessons.asked), lessons.answers)

@@ -12,7 +12,14 @@ from ctlearn import cost  # noqa: E402
 from ctlearn.inner import MUON  # noqa: E402
 from ctlearn.layers import inner, titans  # noqa: E402
 from ctlearn.tasks import deep_memories, future_pairs  # noqa: E402
-from ctlearn.tasks.deep_memories import KINDS, Lessons, Setting, begin  # noqa: E402
+from ctlearn.tasks.deep_memories import (  # noqa: E402
+    KINDS,
+    Lessons,
+    Setting,
+    Trial,
+    begin,
+    best,
+)
 
 SETTINGS = [Setting(0.02), Setting(0.01, 0.6)]
 
@@ -106,19 +113,66 @@ def test_trials_ask_what_they_say():
     memory = begin("matrix", told, deep_memories.steps(0.3, count=6))
     by_pairs = deep_memories.after_pairs(memory, told, (16, 32), 4)
     by_passes = deep_memories.after_passes(memory, told, (1, 3), 4)
-    assert by_pairs.shape == by_passes.shape == (2, 3)
+    assert by_pairs.shape == by_passes.shape == (2, 6, 3)
     # all pairs once is one pass
-    assert by_pairs[1] == pytest.approx(by_passes[0])
+    torch.testing.assert_close(by_pairs[1], by_passes[0])
+    assert (by_passes[1] < by_passes[0]).any()
     said, _ = memory.learn(told.k, told.v, 4)
-    found = deep_memories.errors(said, told.v)
-    assert deep_memories.on_the_way(memory, told, 4).mean() == found.mean(1).min()
+    on_the_way = deep_memories.on_the_way(memory, told, 4)
+    assert torch.equal(on_the_way, deep_memories.errors(said, told.v))
+    lifted = deep_memories.after_passes(memory, told, (1,), 4, MUON)
+    assert not torch.allclose(lifted[0], by_passes[0])
 
 
-def test_a_memory_that_ran_away_is_never_the_best():
-    said = torch.tensor([[[[math.nan]]], [[[3.0]]]])
-    found = deep_memories.errors(said, torch.ones(1, 1, 1))
-    assert found.tolist() == [[math.inf], [4.0]]
-    assert deep_memories.best(found).tolist() == [4.0]
+def test_sequences_that_are_reported_have_no_say_in_their_setting():
+    """At each of two places they want the other setting than those for tuning."""
+    trial = Trial(lessons(n=4), lessons(n=3))
+
+    def ask(memory, told):
+        beta = memory.betas[0].view(-1, memory.n)
+        wanted = (0.2, 0.1) if told is trial.tuning else (0.1, 0.2)
+        return torch.stack([(beta - x).abs() for x in wanted])
+
+    found = best(ask, "matrix", trial, [Setting(0.1), Setting(0.2)])
+    assert found == pytest.approx(np.full((2, 3), 0.1))
+
+
+def test_they_are_told_what_they_would_be_told_alone():
+    trial, settings = Trial(lessons(n=2), lessons()), deep_memories.steps(0.02, count=4)
+
+    def ask(memory, told):
+        return deep_memories.on_the_way(memory, told, 4)
+
+    found = best(ask, "perceptron", trial, settings, d_h=7)
+    alone = ask(begin("perceptron", trial.told, settings, d_h=7), trial.told)
+    assert any(found == pytest.approx(row) for row in alone.numpy())
+
+
+def test_a_step_at_which_one_ran_away_is_never_taken():
+    said = torch.tensor([[[[math.nan]], [[0.0]]], [[[3.0]], [[3.0]]]])
+    errors = deep_memories.errors(said, torch.ones(2, 1, 1))
+    assert errors.tolist() == [[math.inf, 1.0], [4.0, 4.0]]
+    trial = Trial(lessons(n=2), lessons(n=1))
+
+    def ask(memory, told):
+        beta = memory.betas[0].view(-1, memory.n)
+        return errors if told is trial.tuning else beta
+
+    settings = [Setting(0.5), Setting(0.25)]
+    assert best(ask, "matrix", trial, settings).tolist() == [0.25]
+
+
+def test_a_trial_is_tuned_on_sequences_of_its_own():
+    seen = []
+
+    def draw(seed):
+        seen.append(seed)
+        return future_pairs.lesson(future_pairs.linear, seed, 4, 3, 2)
+
+    trial = Trial.of(draw, range(3), tuning=4)
+    assert len(seen) == len(set(seen)) == 4 + 3
+    assert len(trial.tuning.k) == 4
+    assert np.array_equal(trial.told.k[2], draw(2).k)
 
 
 def test_steps_halve_in_two_and_are_as_long_with_momentum():

@@ -13,6 +13,8 @@ from ctlearn.identities.engine import STATEMENT, Sides, identity
 from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.supplies import Supply
 
+CHAPTER = "16_a_lifetime_of_context"
+
 Array = np.ndarray
 
 
@@ -54,7 +56,11 @@ def _run_numbers(supply: Supply, T: int, d_k: int) -> Numbers:
     statement=r"S_t = S_{t-1} + k_t (c_t - e_t^\top S_{t-1}), \quad e_t = k_t - r_t",
     source="ours; the task is that of mcdermott2026, section 3",
     citations=("mcdermott2026",),
-    printed=dict.fromkeys((STATEMENT,), AsPrinted(numbers=_run_numbers)),
+    equations=("eq-assignment",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-assignment"), AsPrinted(numbers=_run_numbers)
+    ),
+    chapter=CHAPTER,
     mutants={
         "the target is not erased": {"erased": 0},
         "the right side is taken off twice": {"used": 2},
@@ -115,8 +121,12 @@ def _walk_free(*, passed: int = 1, kept: int = 1) -> Sides:
     r" g_T = q, \quad q^\top S_T = g_0^\top S_0 + \sum_{t=1}^{T} a_t c_t",
     source="ours; reverse accumulation",
     citations=("mcdermott2026",),
-    printed=dict.fromkeys((STATEMENT,), AsPrinted(numbers=_walk_numbers)),
+    equations=("eq-walk-back",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-walk-back"), AsPrinted(numbers=_walk_numbers)
+    ),
     free=_walk_free,
+    chapter=CHAPTER,
     mutants={
         "the right side gets nothing": {"passed": 0},
         "the right side gets it twice": {"passed": 2},
@@ -156,7 +166,11 @@ def _lost_numbers(supply: Supply, T: int, d_k: int) -> Numbers:
     statement=r"z - z^\prime = a_j (\rho - \rho^\prime)",
     source="ours; the claim of mcdermott2026, section 3, and its condition",
     citations=("mcdermott2026",),
-    printed=dict.fromkeys((STATEMENT,), AsPrinted(numbers=_lost_numbers)),
+    equations=("eq-lost-line",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-lost-line"), AsPrinted(numbers=_lost_numbers)
+    ),
+    chapter=CHAPTER,
     mutants={
         "the ways to the line before it": {"line": 0},
         "it still uses its right side": {"used": 1},
@@ -196,15 +210,17 @@ def _copy_numbers(supply: Supply, d_k: int) -> Numbers:
     statement=r"\lVert (I - u_1 (u_1 - u_2)^\top) x \rVert^2 ="
     r" \lVert x \rVert^2 - (u_1^\top x)^2 + (u_2^\top x)^2",
     source="ours; no delta step with a strength from 0 to 2 stretches anything",
+    equations=("eq-copy",),
     worlds=("rationals", "floats"),
     printed=dict.fromkeys(
-        (STATEMENT,),
+        (STATEMENT, "eq-copy"),
         AsPrinted(
             numbers=_copy_numbers,
             worlds=("rationals", "floats"),
             equivalent={"- → + (line 1, column 22)": "a copy of minus y is as long"},
         ),
     ),
+    chapter=CHAPTER,
     mutants={
         "added, not copied": {"erased": 0},
         "what was there stays in the sum": {"lost": 0},

@@ -17,6 +17,7 @@ from ctlearn.supplies import Supply
 from ctlearn.systems import solve
 
 CHAPTER = "06_a_tiny_model"
+LATER = "16_a_lifetime_of_context"
 
 Array = np.ndarray
 
@@ -39,6 +40,7 @@ def _window_numbers(supply: Supply, T: int, C: int, d_k: int, d_v: int) -> Numbe
     r" \sum_{j=t-w+1}^{t} \exp(q_t^\top k_j) v_j",
     source="mcdermott2026, eq. 7",
     citations=("mcdermott2026",),
+    chapter=LATER,
     printed={
         STATEMENT: AsPrinted(
             numbers=_window_numbers,
@@ -114,6 +116,7 @@ def _heads_numbers(supply: Supply, T: int, d_k: int, d_v: int) -> Numbers:
     r" \theta_1 & O \\ O & \theta_2 \end{pmatrix}",
     source="mcdermott2026, eq. 14, whose third member lacks the queries, for two heads",
     citations=("mcdermott2026",),
+    chapter=LATER,
     printed={STATEMENT: AsPrinted(numbers=_heads_numbers)},
     mutants={
         "one state for all heads": {"shared": True},
@@ -156,7 +159,11 @@ def _blocks_numbers(supply: Supply) -> Numbers:
     statement=r"h d_k d_v = \frac{d^2}{h}",
     source="mcdermott2026, eqs. 13 and 14",
     citations=("mcdermott2026",),
-    printed=dict.fromkeys((STATEMENT,), AsPrinted(numbers=_blocks_numbers)),
+    equations=("eq-fewer-parameters",),
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-fewer-parameters"), AsPrinted(numbers=_blocks_numbers)
+    ),
+    chapter=LATER,
     mutants={
         "all blocks are kept": {"kept": "all"},
         "the blocks below the diagonal": {"kept": "below"},
@@ -282,8 +289,9 @@ def _left_free(*, sign: int = 1, ridge: int = 1) -> Sides:
     r" V - K S = \lambda K H^{-1} \Theta",
     source="ours; elementary",
     citations=("mcdermott2026",),
+    equations=("eq-left-of-prompt",),
     printed=dict.fromkeys(
-        (STATEMENT,),
+        (STATEMENT, "eq-left-of-prompt"),
         AsPrinted(
             numbers=_left_numbers,
             worlds=("rationals", "floats"),
@@ -291,6 +299,7 @@ def _left_free(*, sign: int = 1, ridge: int = 1) -> Sides:
         ),
     ),
     free=_left_free,
+    chapter=LATER,
     worlds=("rationals", "floats"),
     mutants={
         "the prompt adds to the fit": {"sign": -1},
@@ -376,6 +385,7 @@ def _rank_numbers(supply: Supply, N: int) -> Numbers:
     statement=r"N \le \operatorname{rank}(S)",
     source="mcdermott2026, section 4.2",
     citations=("mcdermott2026",),
+    chapter=LATER,
     worlds=("rationals", "floats"),
     printed={
         STATEMENT: AsPrinted(numbers=_rank_numbers, worlds=("rationals", "floats"))
@@ -413,6 +423,7 @@ def _answers(program: Sequence[Line]) -> Mapping[str, Any]:
     r" 5 + 5 + 3 = 13 \ne 14 = 5 + 5 + 4",
     source="mcdermott2026, section 3",
     citations=("mcdermott2026",),
+    chapter=LATER,
     mutants={
         "the query is for y": {"asked": "y"},
         "y does not use x, so its first value is dead": {"used": ()},
@@ -459,6 +470,7 @@ def evicted_assignment(
     source="ours; the exception to mcdermott2026, section 3, which is strict over the "
     "integers",
     citations=("mcdermott2026",),
+    chapter=LATER,
     worlds=("rationals",),
     mutants={
         "modulo 3": {"modulus": 3},

@@ -17,6 +17,7 @@ from ctlearn.scalars import exp
 from ctlearn.supplies import Supply
 
 Array = np.ndarray
+CHAPTER = "16_a_lifetime_of_context"
 CYCLIC = "a trace is the same for both orders of its factors"
 
 
@@ -38,6 +39,7 @@ def _hebbian_numbers(supply: Supply, d_k: int, d_v: int) -> Numbers:
     statement=r"-v^\top (S + X)^\top k + v^\top S^\top k = \operatorname{tr}(G^\top X)",
     source="mcdermott2026, eqs. 8 and 9, the Hebbian rule, and eq. 10",
     citations=("mcdermott2026",),
+    chapter=CHAPTER,
     printed={
         STATEMENT: AsPrinted(
             numbers=_hebbian_numbers,
@@ -79,6 +81,7 @@ def _delta_numbers(supply: Supply, d_k: int, d_v: int) -> Numbers:
     r" = \operatorname{tr}(G^\top X) + \frac{1}{2} \lVert X^\top k \rVert^2",
     source="mcdermott2026, eqs. 8 and 9, the delta rule, with the square",
     citations=("mcdermott2026",),
+    chapter=CHAPTER,
     printed={
         STATEMENT: AsPrinted(
             numbers=_delta_numbers,
@@ -130,6 +133,7 @@ def _omega_numbers(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers:
     r" \lVert X^\top k_i \rVert^2",
     source="mcdermott2026, eqs. 8 and 9, the Omega rule, with the squares",
     citations=("mcdermott2026", "behrouz2025atlas"),
+    chapter=CHAPTER,
     printed={
         STATEMENT: AsPrinted(
             numbers=_omega_numbers,
@@ -189,6 +193,7 @@ def _slope(loss: Callable[[Array], Any], S: Array) -> Array:
     r" \lVert S_{t-1}^\top k_t - v_t \rVert",
     source="mcdermott2026, eqs. 8 and 9, whose norms are not squared",
     citations=("mcdermott2026",),
+    chapter=CHAPTER,
     mutants={
         "the square, not its half": {"scale": 2},
         "an error of length 1, where the print is right": {"length": True},
@@ -253,9 +258,12 @@ def _unsquared_step(supply: Supply, d_k: int, d_v: int) -> tuple[Any, ...]:
     r" = \left| \lVert S^\top k - v \rVert - \beta k^\top k \right|",
     source="ours, of mcdermott2026, eq. 9 as printed",
     citations=("mcdermott2026",),
-    printed={
-        STATEMENT: AsPrinted(numbers=_length_numbers, worlds=("rationals", "floats"))
-    },
+    equations=("eq-length-step",),
+    chapter=CHAPTER,
+    printed=dict.fromkeys(
+        (STATEMENT, "eq-length-step"),
+        AsPrinted(numbers=_length_numbers, worlds=("rationals", "floats")),
+    ),
     worlds=("rationals", "floats"),
     mutants={
         "in proportion to the error, as the delta rule": {"whole": True},
@@ -296,6 +304,7 @@ def _omega_window_numbers(supply: Supply, C: int, d_k: int, d_v: int) -> Numbers
     source="mcdermott2026, eq. 9, the range of its sum; eq. 7 has t - c + 1, as has "
     "ATLAS, behrouz2025atlas, eq. 9",
     citations=("mcdermott2026", "behrouz2025atlas"),
+    chapter=CHAPTER,
     printed={
         STATEMENT: AsPrinted(
             numbers=_omega_window_numbers, at={"symbols": {"d_k": 2, "d_v": 2}}

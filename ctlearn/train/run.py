@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ctlearn.layers.arguments import wide
 from ctlearn.layers.model import LanguageModel
+from ctlearn.train.contestants import Shape
 from ctlearn.train.kept import Kept
 from ctlearn.train.processes import Processes
 from ctlearn.train.text import windows
@@ -40,6 +41,25 @@ class Run(NamedTuple):
             return self.rate * (step + 1) / rise
         done = (step - rise) / max(1, self.steps - rise)
         return self.rate * (1 + math.cos(math.pi * done)) / 2
+
+
+class Setting(NamedTuple):
+    """What a page trains: a model of one's own, and how."""
+
+    shape: Shape
+    run: Run
+
+
+ON_A_PROCESSOR = Setting(Shape(), Run(steps=240, rate=1e-2))
+ON_A_GPU = Setting(
+    Shape(d_model=256, n_layers=8, n_heads=4, d_head=64),
+    Run(steps=4000, B=64, T=512, rate=3e-3),
+)
+
+
+def setting() -> Setting:
+    """The larger one where there is a GPU."""
+    return ON_A_GPU if torch.cuda.is_available() else ON_A_PROCESSOR
 
 
 def nats(model: nn.Module, stretches: Tensor) -> Tensor:

@@ -7,9 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
 
+from ctlearn.train.contestants import weights  # noqa: E402
 from ctlearn.train.kept import Kept  # noqa: E402
 from ctlearn.train.processes import Processes  # noqa: E402
-from ctlearn.train.run import Run, learn, optimiser  # noqa: E402
+from ctlearn.train.run import Run, learn, optimiser, setting  # noqa: E402
 from ctlearn.train.text import of  # noqa: E402
 
 RUN = Run(steps=20, B=4, T=16, rate=1e-2)
@@ -34,8 +35,18 @@ def test_the_rate_rises_and_falls():
     assert Run(steps=1, rate=2.0).rate_at(0) == 2.0
 
 
+def test_a_gpu_takes_the_larger_setting(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    shape, run = setting()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    larger, longer = setting()
+    with torch.device("meta"):
+        assert weights(larger.build(87)) > 50 * weights(shape.build(87))
+    assert longer.steps * longer.B * longer.T > 100 * run.steps * run.B * run.T
+
+
 def test_a_text_that_repeats_is_learned(shape, part):
-    losses = learn(model_of(shape), part, RUN._replace(steps=60))
+    losses = learn(model_of(shape), part, RUN._replace(steps=40))
     assert losses[0] == pytest.approx(math.log(3), abs=0.1)
     assert losses[-5:].mean() < 0.3
 

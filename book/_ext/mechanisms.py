@@ -106,8 +106,8 @@ class Mechanisms(SphinxDirective):
             ("in code", [nodes.literal("", f"ctlearn.mixers.{mechanism.name}")])
         )
         parts: list[nodes.Node] = []
-        for name, value in pairs:
-            parts += [build("dt", nodes.Text(name)), build("dd", *value)]
+        for name, shown in pairs:
+            parts += [build("dt", nodes.Text(name)), build("dd", *shown)]
         return build("dl", *parts, class_="design-space")
 
     def limit(self, mechanism: Mechanism, limit: Limit) -> nodes.Element:

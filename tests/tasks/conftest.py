@@ -1,9 +1,12 @@
-"""What the tasks' tests share: when a mean of draws agrees with a published one."""
+"""What the tasks' tests share: agreement with published means, a layer by hand."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+
+from ctlearn.mixers import delta_product
 
 
 @pytest.fixture
@@ -24,3 +27,31 @@ def agrees(record_property: Callable[..., None]) -> Callable[..., bool]:
         return bool(abs(mean - float(wanted)) <= 3 * standard_error + half_a_digit)
 
     return check
+
+
+@pytest.fixture
+def delta_product_of() -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """A trained layer's logits [T, n] by the reference, and its last head's state.
+
+    `w` holds its weights, `at` and `of` [T] the tokens read and those asked for.
+    """
+
+    def logits(
+        w: dict[str, np.ndarray], kind: Any, at: np.ndarray, of: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        read = []
+        for head in range(w["start"].shape[0]):
+            k = w["k"][at, head]
+            o, S = delta_product.recurrent(
+                w["q"][of, head],
+                (k / np.linalg.norm(k, axis=-1, keepdims=True))[:, : kind.steps],
+                w["v"][at, head, : kind.steps],
+                log_decay=np.zeros(len(at)),
+                beta=kind.most / (1 + np.exp(-w["b"][at, head, : kind.steps])),
+                S=w["start"][head],
+            )
+            read.append(o / np.sqrt((o**2).mean(axis=1, keepdims=True)))
+        hidden = np.concatenate(read, axis=1) @ w["in"] + w["in_0"]
+        return np.maximum(hidden, 0) @ w["out"] + w["out_0"], S
+
+    return logits

@@ -1,10 +1,8 @@
 """Trained assignments: programs by the exact ones, layers by hand, and training."""
 
-import numpy as np
 import pytest
 import torch
 
-from ctlearn.mixers import delta_product
 from ctlearn.tasks import assignments, trained_assignments, trained_tracking
 from ctlearn.tasks.assignments import Line
 from ctlearn.tasks.trained_assignments import (
@@ -62,7 +60,7 @@ def test_a_window_is_right_as_often_as_it_says():
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_the_layer_is_delta_product_and_is_asked_for_a_variable(kind):
+def test_the_layer_is_delta_product_and_is_asked_for_a_variable(kind, delta_product_of):
     weights = trained_tracking.initial_weights(
         LINES, MODULUS, 2, generator(), VARIABLES
     )
@@ -72,20 +70,8 @@ def test_the_layer_is_delta_product_and_is_asked_for_a_variable(kind):
     beta = trained_tracking.strengths(weights, [kind])
     logits = trained_tracking.layer(weights, beta, line, asked)[1, 0].detach().numpy()
     w = {name: x[1].detach().double().numpy() for name, x in weights.items()}
-    at, of, read = line[1, 0].numpy(), asked[1, 0].numpy(), []
-    for head in range(HEADS):
-        k = w["k"][at, head]
-        o, S = delta_product.recurrent(
-            w["q"][of, head],
-            (k / np.linalg.norm(k, axis=-1, keepdims=True))[:, : kind.steps],
-            w["v"][at, head, : kind.steps],
-            log_decay=np.zeros(9),
-            beta=kind.most / (1 + np.exp(-w["b"][at, head, : kind.steps])),
-            S=w["start"][head],
-        )
-        read.append(o / np.sqrt((o**2).mean(axis=1, keepdims=True)))
-    hidden = np.maximum(np.concatenate(read, axis=1) @ w["in"] + w["in_0"], 0)
-    assert logits == pytest.approx(hidden @ w["out"] + w["out_0"], rel=1e-3, abs=1e-4)
+    by_hand, S = delta_product_of(w, kind, line[1, 0].numpy(), asked[1, 0].numpy())
+    assert logits == pytest.approx(by_hand, rel=1e-3, abs=1e-4)
     assert HEADS * S.size == STATE
 
 

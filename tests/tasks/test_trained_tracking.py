@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from ctlearn.mixers import delta_product
 from ctlearn.tasks import state_tracking, trained_tracking
 from ctlearn.tasks.trained_tracking import (
     FIVE_BY_SWAPS,
-    HEADS,
     KINDS,
     THREE,
     D,
@@ -43,27 +41,16 @@ def test_tokens_are_all_orders_or_all_swaps():
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_the_layer_is_delta_product_behind_a_table(kind):
+def test_the_layer_is_delta_product_behind_a_table(kind, delta_product_of):
     generator = torch.Generator().manual_seed(1)
     weights = trained_tracking.initial_weights(6, 6, 2, generator)
     word = torch.randint(6, (2, 1, 9), generator=generator)
     beta = trained_tracking.strengths(weights, [kind])
     logits = trained_tracking.layer(weights, beta, word)[1, 0].detach().numpy()
     w = {name: x[1].detach().double().numpy() for name, x in weights.items()}
-    read, at = [], word[1, 0].numpy()
-    for head in range(HEADS):
-        k, v = w["k"][at, head], w["v"][at, head]
-        o, _ = delta_product.recurrent(
-            w["q"][at, head],
-            (k / np.linalg.norm(k, axis=-1, keepdims=True))[:, : kind.steps],
-            v[:, : kind.steps],
-            log_decay=np.zeros(9),
-            beta=kind.most / (1 + np.exp(-w["b"][at, head, : kind.steps])),
-            S=w["start"][head],
-        )
-        read.append(o / np.sqrt((o**2).mean(axis=1, keepdims=True)))
-    hidden = np.maximum(np.concatenate(read, axis=1) @ w["in"] + w["in_0"], 0)
-    assert logits == pytest.approx(hidden @ w["out"] + w["out_0"], rel=1e-3, abs=1e-4)
+    at = word[1, 0].numpy()
+    by_hand, _ = delta_product_of(w, kind, at, at)
+    assert logits == pytest.approx(by_hand, rel=1e-3, abs=1e-4)
     assert w["q"].shape[-1] == D
 
 

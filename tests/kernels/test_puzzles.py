@@ -218,6 +218,13 @@ def test_a_slip_is_found(slip, tmp_path):
     assert not puzzles.check(name, kernel).passed
 
 
+def test_a_slip_in_a_triangular_system_spares_the_first_row(tmp_path):
+    """Errors that meet A before their rates."""
+    old, new = "C, C), b_X,", "C, C), b_X / tl.maximum(rate, 1e-6),"
+    kernel = changed(puzzle_solutions.chunk, old, new, tmp_path)
+    assert "o is wrong, first at [1, " in puzzles.check("chunk", kernel).says
+
+
 def test_each_asks_for_the_parameters_that_its_solution_has():
     for name, puzzle in puzzles.PUZZLES.items():
         said = [x.partition(":")[0] for x in puzzle.signature().split(", ")]

@@ -47,6 +47,18 @@ def _captured_numbers(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
     return Numbers({"K": K, "V": V, "S": S, "P": _projector(K), "d_k": d_k})
 
 
+def _captured_free(*, missed: int = 1) -> Sides:
+    """Both sides before the trace, for matrices of any size; G is K'K."""
+    import sympy
+
+    K, K_T, G, V, V_T, S, S_T = sympy.symbols("K K^T G V V^T S S^T", commutative=False)
+    P = K * G**-1 * K_T
+    state = V_T * V - (V_T - S_T * K_T) * (V - K * S)
+    span = V_T * P * P * V - missed * (V_T * P - S_T * K_T) * (P * V - K * S)
+    left, right = (sympy.expand(x).subs(K_T * K, G) for x in (state, span))
+    return left, right
+
+
 @identity(
     title="A state captures of its values what lies in the span of its keys, at most",
     statement=r"\lVert V \rVert^2 - \lVert V - K S \rVert^2"
@@ -56,6 +68,7 @@ def _captured_numbers(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
     citations=("schlag2021",),
     equations=("eq-captured",),
     printed={"eq-captured": AsPrinted(numbers=_captured_numbers, worlds=EXACT)},
+    free=_captured_free,
     chapter=CHAPTER,
     worlds=EXACT,
     mutants={
@@ -188,7 +201,7 @@ def _gate_numbers(supply: Supply, N: int, d_k: int, d_v: int) -> Numbers:
 GATE = AsPrinted(
     numbers=_gate_numbers,
     worlds=("symbols", "floats"),
-    at={"symbols": {"N": 2, "d_k": 1, "d_v": 2}},
+    at={"symbols": {"N": 2, "d_k": 2, "d_v": 2}},
 )
 
 
@@ -202,7 +215,7 @@ GATE = AsPrinted(
     printed={"def-one-mean": GATE, "eq-own-gate": GATE},
     chapter=CHAPTER,
     worlds=("symbols", "floats"),
-    at={"symbols": {"N": 2, "d_k": 1, "d_v": 2}},
+    at={"symbols": {"N": 2, "d_k": 2, "d_v": 2}},
     mutants={
         "each part has a normaliser of its own": {"apart": True},
         "the gate is the window's": {"turned": True},
@@ -256,12 +269,12 @@ def _corrected(x: dict[str, Any], *, gated: bool = True, at_key: bool = True) ->
         "eq-corrections": AsPrinted(
             numbers=_correction_numbers,
             worlds=("symbols", "floats"),
-            at={"symbols": {"N": 2, "d_k": 1, "d_v": 2}},
+            at={"symbols": {"N": 2, "d_k": 2, "d_v": 2}},
         )
     },
     chapter=CHAPTER,
     worlds=("symbols", "floats"),
-    at={"symbols": {"N": 2, "d_k": 1, "d_v": 2}},
+    at={"symbols": {"N": 2, "d_k": 2, "d_v": 2}},
     mutants={
         "the two are one": {"gap": 0},
         "corrections count in full": {"gated": False},

@@ -18,7 +18,7 @@ from ctlearn.printed import AsPrinted, Numbers, Rows
 from ctlearn.scalars import exp
 from ctlearn.supplies import Supply
 
-CHAPTER = ""
+CHAPTER = "17_the_design_space"
 
 
 def _turn(supply: Supply, d: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from ctlearn.printed import AsPrinted, Numbers
 from ctlearn.supplies import Floats, Supply
 from ctlearn.tasks import rounding, traffic
 
-CHAPTER = ""
+CHAPTER = "18_from_equation_to_kernel"
 # sizes are whole numbers, and the largest of two is none of symbols
 COUNTED = ("rationals", "floats")
 

@@ -1,19 +1,19 @@
 """The composed memory: five choices, and the update that they mean.
 
-    F_t = Diag(a) S_{t-1}                          what is kept
-    G_t = sum_j x_j slope_j'                       slopes of the pairs looked at
-    S_t = F_t - beta D_t,   o_t = S_t' phi(q_t)    D_t is the optimiser's step
+    kept = Diag(a) S_{t-1}
+    Gamma_t = sum_j x_j slope_j'                   slopes of the pairs looked at
+    S_t = kept - beta E_t,   o_t = S_t' phi(q_t)   E_t is the optimiser's step
 
 x = phi(k) are the features of a key. Every choice is one of the words below.
 
 function class  matrix: phi(x) = x; features: phi(x) = [relu(x), relu(-x)]
 objective       the slope at an answer z: dot: -v; squared: z - v; capped: z - v,
                 shortened to length `CAP` where it is longer (Huber's loss of it)
-schedule        token: the pair of the token, at F_t; batch: the same, at the state
-                with which its mini-batch of `LOOK` tokens began; window: the last
-                `LOOK` pairs, at F_t
-optimiser       step: D = G; momentum: D = P with P <- P / 2 + G; newton:
-                D = (H + `RIDGE` I)^{-1} G with H <- Diag(a) H Diag(a) + x_t x_t'
+schedule        token: the pair of the token, at what is kept; batch: the same, at the
+                state with which its mini-batch of `LOOK` tokens began; window: the
+                last `LOOK` pairs, at what is kept
+optimiser       step: E = Gamma; momentum: E = P with P <- P / 2 + Gamma; newton:
+                E = (H + `RIDGE` I)^{-1} Gamma with H <- Diag(a) H Diag(a) + x_t x_t'
 control         none: a = 1; rate: a = keep; channels: a_c = keep^(2 c / (d - 1)) for
                 the features c = 0, ..., d - 1
 
@@ -123,18 +123,18 @@ def step(
     """Forget, look, take a step; x and v are the pairs so far, the last one new."""
     t = x.shape[-2] - 1
     begun = M.S if t % LOOK == 0 else M.begun
-    F = a * M.S
+    kept = a * M.S
     seen = slice(-LOOK, None) if choices.schedule == "window" else slice(-1, None)
     X, V = x[..., seen, :], v[..., seen, :]
-    z = X @ (begun if choices.schedule == "batch" else F)
-    G = _transposed(X) @ slope(z, V, choices.objective)
-    P, H = MOMENTUM * M.P + G, M.H
-    D = P if choices.optimiser == "momentum" else G
+    z = X @ (begun if choices.schedule == "batch" else kept)
+    Gamma = _transposed(X) @ slope(z, V, choices.objective)
+    P, H = MOMENTUM * M.P + Gamma, M.H
+    E = P if choices.optimiser == "momentum" else Gamma
     if choices.optimiser == "newton":
         new = x[..., -1:, :]
         H = a * H * _transposed(a) + _transposed(new) @ new
-        D = np.linalg.solve(H + RIDGE * np.eye(H.shape[-1]), G)
-    return Memory(F - beta * D, begun, P, H)
+        E = np.linalg.solve(H + RIDGE * np.eye(H.shape[-1]), Gamma)
+    return Memory(kept - beta * E, begun, P, H)
 
 
 def slope(z: np.ndarray, v: np.ndarray, objective: str) -> np.ndarray:

@@ -8,9 +8,42 @@ torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torc
 
 from ctlearn.train import compare  # noqa: E402
 from ctlearn.train.compare import CONTESTANTS, SEEDS, Measured, Stored  # noqa: E402
+from ctlearn.train.contestants import Shape  # noqa: E402
 from ctlearn.train.run import Run  # noqa: E402
+from ctlearn.train.text import plays  # noqa: E402
 
 SMALL = Run(steps=3, B=2, T=16)
+
+
+def test_what_is_stored_has_every_run_at_the_settings_of_today():
+    stored = Stored()
+    for contestant in CONTESTANTS:
+        assert stored.best_rate(contestant) in compare.RATES
+        bits = stored.bits(contestant)
+        assert len(bits) == len(SEEDS)
+        assert len(set(bits)) == len(SEEDS)
+
+
+def test_the_best_rate_is_inside_the_grid():
+    """A grid whose edge is best would not be known to hold the best."""
+    stored = Stored()
+    best = {contestant: stored.best_rate(contestant) for contestant in CONTESTANTS}
+    assert not set(best.values()) & {compare.RATES[0], compare.RATES[-1]}, best
+
+
+def test_a_stored_run_comes_again():
+    """To a hundredth of a bit, where the spread of seeds is four."""
+    try:
+        text = plays()
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))
+    stored = Stored()
+    rate = stored.best_rate("windows")
+    run = stored.run._replace(rate=rate, seed=3)
+    model = compare.trained(text, Shape("windows"), run)
+    found, before = compare.measure(model, text, run), stored.at("windows", rate, 3)
+    assert found.bits == pytest.approx(before.bits, abs=0.01)
+    assert found.by_place == pytest.approx(before.by_place, abs=0.05)
 
 
 def test_octaves_of_places():

@@ -67,6 +67,9 @@ class Choices(NamedTuple):
         return Cell(**words)
 
 
+DELTA_RULE = Choices()
+
+
 def every() -> Iterator[Choices]:
     """All products of choices."""
     for words in itertools.product(*OPTIONS.values()):
@@ -84,7 +87,7 @@ def run(
     q: np.ndarray,
     k: np.ndarray,
     v: np.ndarray,
-    choices: Choices = Choices(),  # noqa: B008 - a tuple of words
+    choices: Choices = DELTA_RULE,
     *,
     keep: Any = 1.0,
     beta: Any = 1.0,

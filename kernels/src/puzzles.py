@@ -39,17 +39,18 @@ class Puzzle(NamedTuple):
 
     It is launched as kernel[grid](inputs, outputs, sizes, tiles): all arrays contiguous
     float32, in the order in which `draw` and `truth` name them; the sizes as numbers;
-    the tiles, powers of two, as `tl.constexpr`. `once` are inputs of which each number
-    may be loaded once only, by all programs together. If `calm`, no exponential may
-    overflow, even where its result is thrown away.
+    the tiles, powers of two, as `tl.constexpr`. There is one program, unless `grid`
+    says how many. `once` are inputs of which each number may be loaded once only, by
+    all programs together. If `calm`, no exponential may overflow, even where its result
+    is thrown away.
     """
 
     asks: str
     draw: Callable[..., Arrays]
     truth: Callable[..., Arrays]
     tiles: Callable[[Sizes], Sizes]
-    grid: Callable[[Sizes, Sizes], int]
     tried: tuple[Sizes, ...]
+    grid: Callable[[Sizes, Sizes], int] = lambda sizes, tiles: 1
     once: tuple[str, ...] = ()
     calm: bool = False
 
@@ -280,6 +281,11 @@ def padded(n: int) -> int:
     return max(16, 1 << (n - 1).bit_length())
 
 
+def channels(sizes: Sizes) -> Sizes:
+    """Tiles that hold all channels of keys and values."""
+    return {"K": padded(sizes["d_k"]), "V": padded(sizes["d_v"])}
+
+
 def gates(rng: torch.Generator, C: int) -> Arrays:
     """Log decays, strong ones and weak ones, and the last two weak."""
     g = -torch.rand(C, generator=rng)
@@ -302,8 +308,7 @@ def kept_between(g: Tensor) -> Arrays:
     """D_ij = exp(sum of g over j < r <= i) for j <= i, else 0."""
     i = torch.arange(len(g))
     crossed = (i[:, None, None] >= i) & (i > i[:, None])
-    exponents = (crossed * g.masked_fill(g.isneginf(), 0)).sum(-1)
-    return {"D": exponents.exp().tril()}
+    return {"D": (crossed * g).sum(-1).exp().tril()}
 
 
 def summed(q: Tensor, k: Tensor, v: Tensor) -> Arrays:
@@ -348,9 +353,7 @@ PUZZLES = {
         draw=gates,
         truth=kept_between,
         tiles=lambda sizes: {"N": padded(sizes["C"])},
-        grid=lambda sizes, tiles: 1,
         tried=({"C": 16}, {"C": 11}, {"C": 64}),
-        once=(),
         calm=True,
     ),
     "state": Puzzle(
@@ -362,12 +365,7 @@ PUZZLES = {
             "v": normal(rng, T, d_v),
         },
         truth=summed,
-        tiles=lambda sizes: {
-            "C": 16,
-            "K": padded(sizes["d_k"]),
-            "V": padded(sizes["d_v"]),
-        },
-        grid=lambda sizes, tiles: 1,
+        tiles=lambda sizes: {"C": 16, **channels(sizes)},
         tried=(
             {"T": 32, "d_k": 16, "d_v": 16},
             {"T": 37, "d_k": 24, "d_v": 8},
@@ -381,12 +379,7 @@ PUZZLES = {
         "number once.",
         draw=chunk_of,
         truth=one_chunk,
-        tiles=lambda sizes: {
-            "N": padded(sizes["C"]),
-            "K": padded(sizes["d_k"]),
-            "V": padded(sizes["d_v"]),
-        },
-        grid=lambda sizes, tiles: 1,
+        tiles=lambda sizes: {"N": padded(sizes["C"]), **channels(sizes)},
         tried=(
             {"C": 16, "d_k": 16, "d_v": 16},
             {"C": 13, "d_k": 24, "d_v": 8},

@@ -7,10 +7,13 @@ and d_v are the sizes after any feature map. Sizes are whole numbers of at least
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle, islice
+from typing import NamedTuple, TypeVar
 
 from ctlearn.buckets import levels_after
+
+_Layer = TypeVar("_Layer")
 
 BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
@@ -83,9 +86,14 @@ def stack_bytes(T: int, pattern: Sequence[Callable[[int], int]], n_layers: int) 
     The patterns are those of `ctlearn.layers.hybrid`. Raises ValueError for an empty
     one.
     """
+    return sum(layer(T) for layer in _repeated(pattern, n_layers))
+
+
+def _repeated(pattern: Sequence[_Layer], n_layers: int) -> Iterator[_Layer]:
+    """So many layers, the pattern again and again."""
     if not pattern:
         raise ValueError("pattern: expected at least one layer, got none")
-    return sum(pattern[i % len(pattern)](T) for i in range(n_layers))
+    return islice(cycle(pattern), n_layers)
 
 
 def equal_bytes(d_k: int, d_v: int) -> float:
@@ -285,7 +293,10 @@ PATTERNS: dict[str, Pattern] = {
 
 
 def pattern_cost(pattern: Pattern, n_layers: int, T: int, x: Sizes) -> Cost:
-    """All of `n_layers` layers, of which layer i is `pattern[i % len(pattern)]`."""
-    layers = (pattern[i % len(pattern)] for i in range(n_layers))
+    """All of `n_layers` layers, of which layer i is `pattern[i % len(pattern)]`.
+
+    Raises ValueError for an empty pattern.
+    """
+    layers = _repeated(pattern, n_layers)
     parts = [memory(T, x) for layer in layers for memory in layer]
     return Cost(*(sum(numbers) for numbers in zip(*parts, strict=True)))

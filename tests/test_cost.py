@@ -141,6 +141,8 @@ def test_a_stack_adds_up_what_its_layers_say(T):
     assert found == 5 * cost.fixed(T, x).state + 2 * cost.windowed(T, x).cache
     with pytest.raises(ValueError, match="pattern"):
         cost.stack_bytes(T, [], 2)
+    with pytest.raises(ValueError, match="pattern"):
+        cost.pattern_cost([], 2, T, x)
 
 
 def test_no_chunk_size_beats_the_best():

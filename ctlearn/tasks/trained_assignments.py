@@ -124,9 +124,12 @@ def train(
     `names` are some of KINDS, which are trained side by side, or GRU alone. Programs
     have LENGTH lines in training, and 64 for each seed have `tested`. `seed` sets all
     that is drawn; `show` may show how far the steps are. `where` is what this machine
-    can do if it is not given.
+    can do if it is not given. Raises ValueError for GRU beside others, and KeyError for
+    a name that is unknown.
     """
     where, names = where or setting(), list(names)
+    if GRU in names and len(names) > 1:
+        raise ValueError(f"names: expected {GRU!r} alone, got {names}")
     kinds = [KINDS[name] for name in names if name != GRU]
     with on(where):
         generator, layers = where.generator(seed), len(names) * where.seeds

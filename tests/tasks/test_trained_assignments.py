@@ -115,3 +115,8 @@ def test_one_seed_is_one_result(names):
     ]
     assert torch.equal(runs[0], runs[1])
     assert not torch.equal(runs[0], runs[2])
+
+
+def test_a_gru_is_trained_alone():
+    with pytest.raises(ValueError, match="names"):
+        trained_assignments.train([*KINDS, GRU], where=TWO)

@@ -38,7 +38,7 @@ DRESS = {
 # commands that take bare letters as arguments, where a wrapped one needs braces
 BARE = {"frac", "tfrac", "dfrac", "binom", "sqrt"}
 # letters with other uses too: only with a subscript are they the book's arrays
-NEEDS_SUBSCRIPT = {"e", "i", "n", "r", "u", "z"}
+NEEDS_SUBSCRIPT = {"b", "e", "i", "n", "r", "u", "w", "z"}
 # and with a dress alone: a bare kappa is a kernel
 NEEDS_DRESS = {r"\kappa"}
 

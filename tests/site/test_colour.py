@@ -7,6 +7,7 @@ import pytest
 ROLES = {
     **{"k": "key", "v": "value", "S": "state", r"\alpha": "decay", "e": "error"},
     r"\kappa": "error",
+    **{"b": "decay", "i": "decay", "r": "decay"},
 }
 
 
@@ -33,6 +34,7 @@ def coloured(tool):
         (r"\sqrt k v", r"\sqrt {\class{ctl-key}{k}} \class{ctl-value}{v}"),
         (r"x^k", r"x^{\class{ctl-key}{k}}"),
         (r"\exp(k)", r"\exp(\class{ctl-key}{k})"),
+        (r"b_t", r"\class{ctl-decay}{b}_{\class{ctl-decay}{t}}"),
         (r"e_t", r"\class{ctl-error}{e}_{\class{ctl-error}{t}}"),
         (r"\hat\kappa", r"\class{ctl-error}{\hat\kappa}"),
     ],
@@ -54,7 +56,7 @@ def test_a_letter_is_coloured_with_its_subscript(coloured, plain, with_classes):
         r"\label{eq-key}",
         r"\kappa + \vec x + \varepsilon",
         r"\sum_{k \le t} x",
-        r"e^{x} + i + r",
+        r"e^{x} + i + r + b T",
         r"\kappa_{tj}",
         r"\mathrm{value}",
         "",

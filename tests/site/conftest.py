@@ -60,6 +60,8 @@ class Visit:
     def open(self, path: str) -> None:
         """Load a page and wait until its formulas are typeset."""
         self.page.goto(self.address + path, wait_until="networkidle")
+        # until its script has run, MathJax is no more than its settings
+        self.page.wait_for_function("() => !window.MathJax || MathJax.startup?.promise")
         self.page.evaluate("() => window.MathJax && MathJax.startup.promise")
 
     def close(self) -> None:

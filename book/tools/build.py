@@ -121,7 +121,13 @@ def write_site(code: str) -> bool:
         "PYTHONSAFEPATH": "1",
     }
     done = subprocess.run(command, env=environment, check=False)
-    return done.returncode == 0 and (BUILD / "html" / "index.html").exists()
+    front = BUILD / "html" / "index.html"
+    if done.returncode != 0 or not front.exists():
+        return False
+    # Sphinx's own leads to the front page, too, but has no title, and does not say that
+    # it has no icon: a browser that looks for one finds an error
+    shutil.copy(Path(__file__).with_name("root.html"), front)
+    return True
 
 
 def main(arguments: list[str]) -> int:

@@ -160,6 +160,10 @@ def test_the_root_leads_to_the_front_page(visit):
     browser.open("")
     browser.page.wait_for_url("**/book/index.html")
     assert browser.faults == []
+    bare = visit(java_script_enabled=False)
+    html = bare.page.request.get(bare.address).text()
+    assert "<title>" in html
+    assert 'rel="icon"' in html
 
 
 def test_letters_wear_their_colour_in_both_schemes(visit):

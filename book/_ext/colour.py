@@ -39,6 +39,9 @@ DRESS = {
 BARE = {"frac", "tfrac", "dfrac", "binom", "sqrt"}
 # letters with other uses too: only with a subscript are they the book's arrays
 NEEDS_SUBSCRIPT = {"b", "e", "i", "n", "r", "u", "w", "z"}
+# and that subscript a token: n_h counts steps, and b_c bytes
+NEEDS_TOKEN = {"b", "n"}
+NAMES_TOKEN = re.compile(r"[{\s]*[ijt\d]")
 # and with a dress alone: a bare kappa is a kernel
 NEEDS_DRESS = {r"\kappa"}
 
@@ -154,8 +157,11 @@ class _Colouring:
             letter = token
         subscripted = self.tokens[self.at : self.at + 1] == ["_"]
         written = "".join(self.tokens[start : self.at])
-        other = (letter in NEEDS_SUBSCRIPT and not subscripted) or (
-            letter in NEEDS_DRESS and written == letter
+        script = "".join(self.tokens[self.at + 1 : self.at + 4])
+        other = (
+            (letter in NEEDS_SUBSCRIPT and not subscripted)
+            or (letter in NEEDS_TOKEN and not NAMES_TOKEN.match(script))
+            or (letter in NEEDS_DRESS and written == letter)
         )
         if letter not in self.roles or other:
             self.at = start

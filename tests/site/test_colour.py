@@ -7,7 +7,7 @@ import pytest
 ROLES = {
     **{"k": "key", "v": "value", "S": "state", r"\alpha": "decay", "e": "error"},
     r"\kappa": "error",
-    **{"b": "decay", "i": "decay", "r": "decay"},
+    **{"b": "decay", "i": "decay", "n": "state", "r": "decay"},
 }
 
 
@@ -35,6 +35,8 @@ def coloured(tool):
         (r"x^k", r"x^{\class{ctl-key}{k}}"),
         (r"\exp(k)", r"\exp(\class{ctl-key}{k})"),
         (r"b_t", r"\class{ctl-decay}{b}_{\class{ctl-decay}{t}}"),
+        (r"n_{t-1}", r"\class{ctl-state}{n}_{\class{ctl-state}{t-1}}"),
+        (r"b_1", r"\class{ctl-decay}{b}_{\class{ctl-decay}{1}}"),
         (r"e_t", r"\class{ctl-error}{e}_{\class{ctl-error}{t}}"),
         (r"\hat\kappa", r"\class{ctl-error}{\hat\kappa}"),
     ],
@@ -57,6 +59,7 @@ def test_a_letter_is_coloured_with_its_subscript(coloured, plain, with_classes):
         r"\kappa + \vec x + \varepsilon",
         r"\sum_{k \le t} x",
         r"e^{x} + i + r + b T",
+        r"b_c + b_{s} + n_\ell + n_{h} + n_{\mathrm{t}}",
         r"\kappa_{tj}",
         r"\mathrm{value}",
         "",

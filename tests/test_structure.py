@@ -26,6 +26,7 @@ RANKS = (
     {"mixers"},
     {"identities", "tasks", "explore", "kernels", "layers", "plots", "listing"}
     | {"train"},
+    {"course"},
     {"__main__"},
 )
 

@@ -26,7 +26,20 @@ class Answer(NamedTuple):
     inputs: Inputs
 
 
-# Calls what is judged with a copy of these inputs, by name.
+class Stopped(Exception):
+    """A call that gave no answer.
+
+    `kind` is "error" where the function raised an exception, and it may be called
+    again; else a word for what was done to it: "time", "memory", "output", "crash",
+    "forbidden", "missing". `says` is a sentence for its author.
+    """
+
+    def __init__(self, kind: str, says: str) -> None:
+        super().__init__(kind, says)
+        self.kind, self.says = kind, says
+
+
+# Calls what is judged with a copy of these inputs, by name; raises Stopped.
 Asked = Callable[[Inputs], Answer]
 
 

@@ -20,6 +20,7 @@ from ctlearn.course.exercise import (
     Inputs,
     Mistake,
     Sizes,
+    Stopped,
 )
 
 # Another order of the same float64 operations is off by 1e-12 of the largest number at
@@ -41,26 +42,39 @@ class Finding(NamedTuple):
 def examine(exercise: Exercise, asked: Asked, seed: int) -> Finding:
     """Try every property; if one is lacking, look for the mistake.
 
-    What `asked` raises is passed on.
+    An exception of the function's own ends the trials and is told as a property that is
+    lacking; any other Stopped is passed on.
     """
     rng = np.random.default_rng(seed)
-    tried = [x.broken(asked, exercise, rng) for x in exercise.properties]
-    broken = tuple(x for x in tried if x is not None)
-    return Finding(broken, recognised(exercise, asked, rng) if broken else None)
+    broken = []
+    try:
+        for wanted in exercise.properties:
+            found = wanted.broken(asked, exercise, rng)
+            broken += [found] if found else []
+    except Stopped as stopped:
+        if stopped.kind != "error":
+            raise
+        broken.append(Broken("an answer", stopped.says))
+    return Finding(tuple(broken), recognised(exercise, asked, rng) if broken else None)
 
 
 def recognised(exercise: Exercise, asked: Asked, rng: Rng) -> Mistake | None:
-    """The mistake whose answers these are, on inputs of every shape."""
+    """The mistake whose answers these are, on inputs of every shape.
+
+    Where the mistake raises an exception, such as at sizes that do not fit, the
+    function must raise one, too; but it must give a wrong answer somewhere.
+    """
     drawn = [inputs for _, inputs in _draws(exercise, rng)]
-    answers = [asked(inputs) for inputs in drawn]
-
-    def gives(function: Callable) -> bool:
-        pairs = zip(map(at_once(function), drawn), answers, strict=True)
-        return all(_same_answer(mine, theirs) for mine, theirs in pairs)
-
-    if gives(exercise.reference):
+    answers = [_outcome(asked, inputs) for inputs in drawn]
+    right = [_outcome(at_once(exercise.reference), inputs) for inputs in drawn]
+    pairs = zip(right, answers, strict=True)
+    if all(x is None or _same_answer(mine, x) for mine, x in pairs):
         return None
-    return next((m for m in exercise.mistakes if gives(m.function)), None)
+    for mistake in exercise.mistakes:
+        mine = [_outcome(at_once(mistake.function), inputs) for inputs in drawn]
+        if all(map(_same_answer, mine, answers)):
+            return mistake
+    return None
 
 
 def at_once(function: Callable) -> Asked:
@@ -70,7 +84,10 @@ def at_once(function: Callable) -> Asked:
         own = copy.deepcopy(inputs)
         # what is no number is told by the properties
         with np.errstate(all="ignore"):
-            value = function(**own)
+            try:
+                value = function(**own)
+            except Exception as error:
+                raise Stopped("error", f"{type(error).__name__}: {error}") from error
         return Answer(value, own)
 
     return asked
@@ -314,7 +331,19 @@ def _named(value: Any, exercise: Exercise) -> Inputs:
     return dict(zip(exercise.returns, map(np.atleast_1d, values), strict=True))
 
 
-def _same_answer(mine: Answer, theirs: Answer) -> bool:
+def _outcome(asked: Asked, inputs: Inputs) -> Answer | None:
+    """The answer, or None where the function raises an exception."""
+    try:
+        return asked(inputs)
+    except Stopped as stopped:
+        if stopped.kind != "error":
+            raise
+        return None
+
+
+def _same_answer(mine: Answer | None, theirs: Answer | None) -> bool:
+    if mine is None or theirs is None:
+        return mine is theirs
     return _same_values(mine.value, theirs.value) and all(
         same(theirs.inputs.get(name), x) for name, x in mine.inputs.items()
     )

@@ -41,7 +41,7 @@ OPTIONS: dict[str, dict[str, str]] = {
     "optimiser": {
         "step": "one step",
         "momentum": "momentum",
-        "newton": "closed form",
+        "newton": "preconditioned step",
     },
     "schedule": {"token": "every token", "batch": "mini-batch", "window": "window"},
     "control": {"none": "none", "rate": "one rate", "channels": "rate by channel"},
@@ -59,11 +59,15 @@ class Choices(NamedTuple):
 
     @property
     def cell(self) -> Cell:
-        """Where the map has it. Newton's steps are the closed form, carried along."""
+        """Where the map has it, at beta = 1.
+
+        Newton's steps carry a least-squares solution along, where all pairs count alike
+        and every error is taken at its token. Elsewhere they end at no minimum.
+        """
         words: Any = {a: OPTIONS[a][x] for a, x in self._asdict().items()}
-        if self.optimiser == "newton" and self.schedule == "token":
+        if self[1:] == ("squared", "newton", "token", "none"):
             # every pair has had its part in H: all of them are looked at
-            words["schedule"] = "whole history"
+            words |= {"optimiser": "closed form", "schedule": "whole history"}
         return Cell(**words)
 
 

@@ -13,13 +13,15 @@ keys may turn      keys and queries, turned together, leave every answer as it i
 the old is gone    the first pair may be any other one
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ctlearn.mechanism import CHOICES, Cell, Inputs, Mechanism
+from ctlearn import composed
+from ctlearn.composed import Choices
+from ctlearn.mechanism import CHOICES, Cell, Inputs, Mechanism, Place
 from ctlearn.shapes import GLOSSARY
 from ctlearn.supplies import Floats
 
@@ -28,6 +30,8 @@ T, D_K, D_V = 13, 4, 3
 # anything, is more than a millionth of what it is compared with.
 _ROUNDING, _SAME = 1e-13, 1e-6
 _LINEAR = ("linear map", "bank of linear maps")
+# Optimisers by which a step is turned and stretched as the keys so far have it.
+_MOMENTS = ("preconditioned step", "closed form")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,14 +93,15 @@ def _pairs_are_strangers(mechanism: Mechanism, seed: int) -> bool | None:
     if "k" not in mechanism.by_token:
         return None
     x = _draw(mechanism, seed)
-    pair, later = 6, 9  # in different mini-batches, which the last token sees learned
+    # in different mini-batches, which the last token sees learned
+    earlier, pair, later = 3, 6, 9
     without, moved = x["v"].copy(), {}
     without[pair] = 0
     for name, y in _draw(mechanism, seed + 1).items():
         if name in mechanism.by_token and _role(name) in ("key", "error"):
             # what a mechanism compares with is made of the key, in every layer
             moved[name] = x[name].copy()
-            moved[name][later] = y[later]
+            moved[name][[earlier, later]] = y[[earlier, later]]
     one, other = (
         _last(mechanism, x | keys) - _last(mechanism, x | keys | {"v": without})
         for keys in ({}, moved)
@@ -177,8 +182,11 @@ QUESTIONS = {
         words="Does a pair count the same whatever the other keys are?",
         ask=_pairs_are_strangers,
         foretold=lambda c: (
-            c.function_class in _LINEAR
-            and (c.objective == "dot product" or _at_once(c))
+            c.function_class in (*_LINEAR, "linear map of features")
+            and (
+                (c.objective == "dot product" and c.optimiser not in _MOMENTS)
+                or _at_once(c)
+            )
         ),
     ),
     "order is nothing": Question(
@@ -187,7 +195,10 @@ QUESTIONS = {
         ask=_order_is_nothing,
         foretold=lambda c: (
             c.control == "none"
-            and (c.objective == "dot product" or c.schedule == "whole history")
+            and (
+                (c.objective == "dot product" and _once_each(c))
+                or c.schedule == "whole history"
+            )
         ),
     ),
     "rest is rest": Question(
@@ -206,9 +217,9 @@ QUESTIONS = {
         ask=_keys_may_turn,
         foretold=lambda c: (
             None
-            if c.function_class == "ratio of linear maps"
+            if c.function_class in ("ratio of linear maps", "linear map of features")
+            or c.optimiser == "preconditioned step"
             else c.control in ("none", "one rate", "eviction", "selection")
-            and c.optimiser != "preconditioned step"
         ),
     ),
     "the old is gone": Question(
@@ -225,6 +236,11 @@ def _at_once(cell: Cell) -> bool:
     return cell.optimiser == "one step" and cell.schedule == "whole history"
 
 
+def _once_each(cell: Cell) -> bool:
+    """Whether every pair is looked at once, and its step is over with its token."""
+    return cell.schedule != "window" and cell.optimiser not in ("momentum", *_MOMENTS)
+
+
 def fingerprint(mechanism: Mechanism, seed: int = 1) -> dict[str, bool | None]:
     """The replies of a mechanism as declared, by the names of the questions."""
     return {name: question.ask(mechanism, seed) for name, question in QUESTIONS.items()}
@@ -236,6 +252,41 @@ def foretold(mechanism: Mechanism) -> dict[str, bool | None]:
     if place.beside is not None:
         return dict.fromkeys(QUESTIONS)
     return {name: question.foretold(place.cell) for name, question in QUESTIONS.items()}
+
+
+_COMPOSED = {"q": "real", "k": "unit", "v": "real", "log_gamma": "log_decay"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed(Mechanism):
+    """A composed memory with the place that its choices have, so that it can be asked.
+
+    Its rate is one at which a Newton step ends at a minimum and no other step runs
+    away, and its values are of a length at which a cap cuts some errors and not others.
+    """
+
+    module: str = composed.__name__
+    title: str = "Composed memory"
+    citations: tuple[str, ...] = ()
+    inputs: Mapping[str, str] = field(default_factory=lambda: dict(_COMPOSED))
+    choices: Choices
+
+    @classmethod
+    def of(cls, choices: Choices) -> "Composed":
+        """The memory of these choices, in its cell."""
+        words: dict[str, Any] = choices._asdict()
+        place = Place(cell=choices.cell, **words, state="d_k * d_v")
+        return cls(choices=choices, place=place)
+
+    @property
+    def forms(self) -> dict[str, Callable]:
+        """Its one form."""
+        return {"recurrent": self._answers}
+
+    def _answers(self, q: Any, k: Any, v: Any, log_gamma: Any, S: Any = None) -> Any:
+        beta = 1.0 if self.choices.optimiser == "newton" else 0.3
+        keep = np.exp(log_gamma)
+        return composed.run(q, k, 4 * v, self.choices, keep=keep, beta=beta), S
 
 
 def noticed(every: Iterable[Mechanism]) -> dict[str, tuple[int, int]]:

@@ -37,6 +37,49 @@ def test_without_rounding_a_float32_is_left():
     assert rounding.errors(x, C=32).max() < 1e-6
 
 
+def with_one_place_doubled(x, place, C):
+    """The rule in chunks, float64, with twice the quantity that a place names."""
+    q, k, v, beta = (a.astype("float64") for a in x)
+    twice = {name: 2.0 if name == place else 1.0 for name in rounding.PLACES}
+    S, o = np.zeros((len(q), q.shape[2], v.shape[2])), np.empty_like(v)
+    for start in range(0, q.shape[1], C):
+        Q, K, V = (a[:, start : start + C] for a in (q, k, v))
+        rate = beta[:, start : start + C, None]
+        asked = twice["state read"] * S
+        X = rate * (V - K @ asked)
+        L = twice["system"] * np.tril(rate * (K @ K.swapaxes(1, 2)), -1)
+        # a factor of the product is doubled with the solved matrix that it meets
+        solved = np.linalg.solve(np.eye(C) + L, X)
+        ones = twice["ones too"] ** 2
+        R = ones * X + ones * twice["solution"] ** 2 * (solved - X)
+        R *= twice["writes"]
+        scores = twice["scores"] * np.tril(Q @ K.swapaxes(1, 2))
+        o[:, start : start + C] = Q @ asked + scores @ R
+        S = twice["state"] * (S + K.swapaxes(1, 2) @ R)
+    return o
+
+
+@pytest.mark.parametrize("place", rounding.PLACES)
+def test_each_place_is_where_its_name_says(monkeypatch, place):
+    """Doubled in the place of rounded, in three chunks, by an algebra of its own."""
+    x = rounding.draw((0, 1), 48, 8, cosine=0.3)
+    monkeypatch.setattr(rounding, "half", lambda y: 2 * y)
+    found = rounding.chunkwise(x, [place], C=16)
+    right = with_one_place_doubled(x, place, 16)
+    assert np.abs(found - right).max() < 1e-5 * np.abs(right).max()
+
+
+def test_an_error_is_that_of_its_block_and_its_seed():
+    x = rounding.draw((0, 1), 96, 8, cosine=0.3)
+    truth, off = rounding.recurrence(x), rounding.chunkwise(x, ["state"], C=16)
+    found = rounding.errors(x, ["state"], C=16, blocks=3)
+    for seed, block in np.ndindex(2, 3):
+        of_block = seed, slice(32 * block, 32 * block + 32)
+        right = np.linalg.norm(off[of_block] - truth[of_block])
+        right /= np.linalg.norm(truth[of_block])
+        assert found[seed, block] == pytest.approx(right, rel=1e-4)
+
+
 @pytest.mark.parametrize("place", rounding.PLACES)
 def test_each_place_is_rounded_by_itself(place):
     """By some thousandths, and by no more."""

@@ -19,6 +19,29 @@ def test_sizes_that_differ_are_not_mistaken_for_each_other():
     assert traffic.bytes_moved("chunkwise", sizes) == 2 * (72 + 80 + 32 + 2)
 
 
+def test_the_standard_plan_is_counted_by_hand():
+    """Launch by launch, at sizes that differ; a decay and its sum are float32."""
+    launches = (
+        2 + 2,  # g, and its running sum
+        16,  # A, filled with zeros
+        24 + 2 + 1 + 16,  # k, the sum, beta, A
+        24 + 40 + 2 + 1 + 16 + 24 + 40,  # k, v, the sum, beta, A, W, U
+        24 + 24 + 40 + 2 + 40 + 60,  # k, W, U, the sum, R, a state for every chunk
+        24 + 24 + 2 + 40 + 60 + 40,  # q, k, the sum, R, the states, o
+    )
+    plan, sizes = traffic.PLANS["flash-linear-attention"], traffic.Sizes(24, 40, 16)
+    found = [traffic.numbers(tensors.split(), sizes) for tensors in plan.values()]
+    assert found == list(launches)
+
+
+def test_columns_that_are_left_over_are_a_program_of_their_own():
+    even, odd = (traffic.Sizes(d_v=d_v) for d_v in (96, 97))
+    more = traffic.multiplications("chunkwise", odd)
+    more -= traffic.multiplications("chunkwise", even)
+    # one column of the state and of two products of a chunk, and the scores once more
+    assert more == 3 * 128 + 2 * 64 + 64 * 128
+
+
 def test_a_floor_is_that_of_the_slower():
     assert traffic.roofline(10, 10, bandwidth=1, peak=5) == 10
     assert traffic.roofline(10, 10, bandwidth=5, peak=1) == 10

@@ -1,1 +1,48 @@
-"""Coursework: the exercises of the book that ask for code, and what marks them."""
+"""Coursework: the exercises of the book that ask for code, and what marks them.
+
+    show("07.delta-step")            what is asked, and the function to begin with
+    check("07.delta-step", mine)     whether it is right, and if not, what to think about
+    progress()                       what is solved
+
+An answer is tried on inputs that are drawn anew each time, and compared with a reference
+that is computed then. It runs in a process of its own.
+"""
+
+from typing import Any
+
+from ctlearn.course.bank import exercises
+from ctlearn.course.exercise import Exercise
+from ctlearn.course.progress import progress
+
+__all__ = ["exercises", "progress", "show"]
+
+
+class Shown(str):
+    """Markdown that a notebook renders, and anything else prints."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_markdown_(self) -> str:
+        return str(self)
+
+
+def show(key: str) -> Shown:
+    """What the exercise asks, and the text to begin with.
+
+    Raises KeyError, with the keys of the chapter, for a key that there is not.
+    """
+    exercise = find(key)
+    return Shown(
+        f"**{exercise.key} {exercise.title}**, about {exercise.minutes} minutes\n\n"
+        f"{exercise.statement}\n\n```python\n{exercise.stub}```"
+    )
+
+
+def find(key: Any) -> Exercise:
+    """The exercise of that key; raises KeyError, with the keys that are near."""
+    every = exercises()
+    if key not in every:
+        near = [x for x in every if x[:2] == str(key)[:2]] or list(every)
+        raise KeyError(f"no exercise {key!r}; there are {', '.join(near)}")
+    return every[key]

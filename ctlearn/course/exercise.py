@@ -113,6 +113,9 @@ class Exercise:
     uses: tuple[str, ...] = ()
     puzzle: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "statement", self.statement.strip())
+
     @property
     def name(self) -> str:
         """The name of the function that is asked for."""

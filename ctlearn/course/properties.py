@@ -46,16 +46,22 @@ def examine(exercise: Exercise, asked: Asked, seed: int) -> Finding:
     lacking; any other Stopped is passed on.
     """
     rng = np.random.default_rng(seed)
-    broken = []
-    try:
-        for wanted in exercise.properties:
+    broken = tuple(lacking(exercise, asked, rng))
+    return Finding(broken, recognised(exercise, asked, rng) if broken else None)
+
+
+def lacking(exercise: Exercise, asked: Asked, rng: Rng) -> Iterator[Broken]:
+    """The properties that an answer lacks, in order, as `examine` tells them."""
+    for wanted in exercise.properties:
+        try:
             found = wanted.broken(asked, exercise, rng)
-            broken += [found] if found else []
-    except Stopped as stopped:
-        if stopped.kind != "error":
-            raise
-        broken.append(Broken("an answer", stopped.says))
-    return Finding(tuple(broken), recognised(exercise, asked, rng) if broken else None)
+        except Stopped as stopped:
+            if stopped.kind != "error":
+                raise
+            yield Broken("an answer", stopped.says)
+            return
+        if found:
+            yield found
 
 
 def recognised(exercise: Exercise, asked: Asked, rng: Rng) -> Mistake | None:

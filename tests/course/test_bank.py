@@ -1,0 +1,144 @@
+"""The bank: an exercise can be passed and failed, and tells mistakes by name."""
+
+import ast
+import inspect
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ctlearn.course.bank import exercises
+from ctlearn.course.exercise import from_text, text_of
+from ctlearn.course.mutants import mutants, survivors
+from ctlearn.course.properties import at_once, examine, same
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+EXERCISES = exercises()
+IN_PROCESS = {key: x for key, x in EXERCISES.items() if not x.puzzle}
+CHAPTERS = sorted({x.chapter for x in EXERCISES.values()})
+BOX = re.compile(
+    r"^:{3,}\{exercise\} (Code|Find the bug):.*?\n:label: (\S+)\n(.*?)^:{3,}$",
+    re.M | re.S,
+)
+# The share of the automatic mutants that properties must notice.
+NOTICED = 0.9
+
+each = pytest.mark.parametrize("exercise", IN_PROCESS.values(), ids=IN_PROCESS)
+
+
+def boxes(chapter):
+    """The text of each exercise of a notebook that asks for code, by its label."""
+    (notebook,) = NOTEBOOKS.glob(f"{chapter:02}_*.ipynb")
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    text = "\n".join(
+        "".join(x["source"]) for x in cells if x["cell_type"] == "markdown"
+    )
+    return {label: told for _, label, told in BOX.findall(text)}
+
+
+def drawn(exercise, seed=0):
+    rng = np.random.default_rng(seed)
+    return [exercise.draw(rng, sizes) for sizes in exercise.shapes]
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_box_that_asks_for_code_can_be_marked_and_says_so(chapter):
+    labels = {x.label: key for key, x in EXERCISES.items() if x.chapter == chapter}
+    labels.pop("", None)
+    found = boxes(chapter)
+    assert set(found) == set(labels)
+    for label, text in found.items():
+        named = set(re.findall(r'`(?:check|show)\("([^"]+)"', text))
+        assert named == {labels[label]}, f"{label} should name its key"
+        # it is asked before it is answered
+        assert text.index('`check("') < text.index("<details>")
+
+
+def test_a_key_says_its_chapter():
+    for key, exercise in EXERCISES.items():
+        assert exercise.key == key
+        assert re.fullmatch(r"\d\d\.[a-z]+(-[a-z]+)*", key)
+        assert exercise.reference.__module__.endswith(f"chapter_{key[:2]}")
+
+
+@each
+def test_the_stub_is_what_is_asked_and_no_more(exercise):
+    stub = from_text(exercise.stub, exercise.reference)
+    assert stub.__name__ == exercise.name
+    assert inspect.signature(stub) == inspect.signature(exercise.reference)
+    assert stub.__doc__ == exercise.reference.__doc__
+    assert examine(exercise, at_once(stub), seed=0).broken
+    if not exercise.begins:
+        with pytest.raises(NotImplementedError):
+            stub(**drawn(exercise)[0])
+
+
+@each
+def test_the_docstring_tells_every_argument(exercise):
+    words = set(re.findall(r"\w+", exercise.reference.__doc__))
+    assert set(inspect.signature(exercise.reference).parameters) <= words
+
+
+@each
+def test_inputs_are_what_can_be_sent(exercise):
+    for inputs in drawn(exercise):
+        assert set(inputs) == set(inspect.signature(exercise.reference).parameters)
+        for x in inputs.values():
+            plain = x is None or type(x) in (int, float, bool)
+            assert plain or (type(x) is np.ndarray and x.dtype == np.float64)
+
+
+@each
+def test_the_reference_passes(exercise):
+    for seed in range(4):
+        assert examine(exercise, at_once(exercise.reference), seed) == ((), None)
+
+
+@each
+def test_the_reference_gives_numbers(exercise):
+    for inputs in drawn(exercise):
+        value = at_once(exercise.reference)(inputs).value
+        values = value if len(exercise.returns) > 1 else (value,)
+        assert len(values) == len(exercise.returns)
+        assert all(same(x, np.array(x, dtype=float)) for x in values)
+        assert not any(np.isnan(x).any() for x in values)
+
+
+@each
+def test_three_mistakes_at_least_are_known_by_name(exercise):
+    assert len(exercise.mistakes) >= 3
+    assert len({m.name for m in exercise.mistakes}) == len(exercise.mistakes)
+    for seed in range(3):
+        for mistake in exercise.mistakes:
+            found = examine(exercise, at_once(mistake.function), seed)
+            assert found.broken, mistake.name
+            assert found.mistake is mistake, mistake.name
+
+
+@each
+def test_no_hint_holds_the_answer(exercise):
+    """No piece of the solution that computes something stands in what is said."""
+    tree = ast.parse(text_of(exercise.reference))
+    computing = ast.BinOp | ast.Call | ast.Subscript | ast.Compare
+    pieces = {ast.unparse(x) for x in ast.walk(tree) if isinstance(x, computing)}
+    pieces = {re.sub(r"\s", "", x) for x in pieces}
+    pieces = {x for x in pieces if len(x) >= 6}
+    assert pieces
+    for said in (exercise.hint, *(m.says for m in exercise.mistakes)):
+        spoken = re.sub(r"\s", "", said)
+        assert not [x for x in pieces if x in spoken]
+
+
+@each
+def test_a_slip_in_the_reference_is_noticed(exercise):
+    made = mutants(exercise.reference)
+    left = survivors(exercise, made, seed=0)
+    killed = len(made) - len(left)
+    lines = [f"{exercise.key}: {killed} of {len(made)} mutants noticed"]
+    lines += [f"  not noticed: {mutant.change}" for mutant in left]
+    sys.stdout.write("\n".join(lines) + "\n")
+    assert len(made) >= 10
+    assert killed >= NOTICED * len(made)

@@ -1,0 +1,102 @@
+"""The learner's file: kept, never lost, never written over when it is damaged."""
+
+import json
+import os
+
+import pytest
+
+from ctlearn.course import progress as kept
+from ctlearn.course.bank import exercises
+from ctlearn.course.progress import ProgressError, progress, record
+
+KEY = "07.strength"
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path, monkeypatch):
+    path = tmp_path / "a folder" / "progress.json"
+    monkeypatch.setenv("CTLEARN_PROGRESS", str(path))
+    return path
+
+
+def test_nothing_is_solved_at_first(file):
+    assert progress() == {}
+    assert not file.exists()
+    assert f"Chapter 7: 0 of {sum(k[:2] == '07' for k in exercises())}" in repr(
+        progress()
+    )
+
+
+def test_tries_are_counted_and_the_first_success_is_kept():
+    record(KEY, False)
+    assert progress()[KEY] == (1, None)
+    record(KEY, True)
+    first = progress()[KEY].solved
+    assert first is not None
+    record(KEY, False)
+    assert progress()[KEY] == (3, first)
+    assert f"✓ {KEY}" in repr(progress())
+
+
+def test_what_a_newer_version_knows_is_kept(file):
+    record("99.unheard-of", True)
+    record(KEY, False)
+    assert set(progress()) == {"99.unheard-of", KEY}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"3",
+        b"\xff\xfe",
+        b'{"format": 2, "exercises": {}}',
+        b'{"format": 1}',
+        b'{"format": 1, "exercises": {"07.strength": 3}}',
+        b'{"format": 1, "exercises": {"07.strength": {"tries": "x", "solved": null}}}',
+        b'{"format": 1, "exercises": {"07.strength": {"tries": 1, "solved": 5}}}',
+    ],
+)
+def test_a_damaged_file_is_told_and_left_alone(file, damaged):
+    file.parent.mkdir()
+    file.write_bytes(damaged)
+    for act in (progress, lambda: record(KEY, True)):
+        with pytest.raises(ProgressError, match="left as it is") as told:
+            act()
+        assert str(file) in str(told.value)
+    assert file.read_bytes() == damaged
+
+
+def test_a_write_that_breaks_off_leaves_the_old_file(file, monkeypatch):
+    record(KEY, True)
+    before = file.read_bytes()
+
+    def broken(number):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(kept.os, "fsync", broken)
+    with pytest.raises(ProgressError, match="cannot be written"):
+        record(KEY, False)
+    assert file.read_bytes() == before
+    assert os.listdir(file.parent) == [file.name]
+
+
+def test_a_folder_in_its_place_is_told(file):
+    file.mkdir(parents=True)
+    with pytest.raises(ProgressError, match="cannot be read"):
+        progress()
+
+
+def test_the_file_can_be_read_by_others(file):
+    record(KEY, True)
+    held = json.loads(file.read_text())
+    assert held["exercises"][KEY]["tries"] == 1
+
+
+def test_it_is_in_the_home_folder_unless_named(monkeypatch):
+    monkeypatch.delenv("CTLEARN_PROGRESS")
+    monkeypatch.setenv("HOME", os.sep + "somewhere")
+    monkeypatch.setenv("USERPROFILE", os.sep + "somewhere")
+    assert kept.place().parts[-3:] == ("somewhere", ".ctlearn", "progress.json")

@@ -1,11 +1,11 @@
 """Coursework: the exercises of the book that ask for code, and what marks them.
 
-    show("07.delta-step")            what is asked, and the function to begin with
-    check("07.delta-step", mine)     whether it is right, and if not, what to think about
-    progress()                       what is solved
+    show("07.delta-step")           what is asked, and the function to begin with
+    check("07.delta-step", mine)    whether it is right; if not, what to think about
+    progress()                      what is solved
 
-An answer is tried on inputs that are drawn anew each time, and compared with a reference
-that is computed then. It runs in a process of its own.
+An answer is tried on inputs that are drawn anew each time, and compared with a
+reference that is computed then. It runs in a process of its own.
 """
 
 from typing import Any

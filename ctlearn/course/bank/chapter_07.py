@@ -6,21 +6,6 @@ from ctlearn.course.bank import draws
 from ctlearn.course.exercise import Exercise, Inputs, Mistake, Sizes, slip
 from ctlearn.course.properties import Causal, Limit, PassesState, Untouched, Values
 
-# One token: keys and values of other sizes and of the same, and single numbers.
-ONE = ({"d_k": 3, "d_v": 2}, {"d_k": 4, "d_v": 4}, {"d_k": 1, "d_v": 1})
-SEQUENCES = (
-    {"T": 7, "d_k": 3, "d_v": 2},
-    {"T": 5, "d_k": 4, "d_v": 4},
-    {"T": 1, "d_k": 2, "d_v": 3},
-    {"T": 0, "d_k": 2, "d_v": 3},
-)
-
-
-def some(rng: np.random.Generator, sizes: Sizes, *names: str) -> Inputs:
-    """Inputs of one token, those with these names."""
-    drawn = draws.token(rng, **sizes)
-    return {name: drawn[name] for name in names}
-
 
 def known(x: Inputs) -> Inputs | None:
     """The value is what the state answers already."""
@@ -49,15 +34,17 @@ WRITE = Exercise(
 A colleague's write of the delta rule passes all her tests, which use keys of length
 one, $\beta = 1$ and many random streams. Mend it.
 
-The function takes a memory `S`, $d_k \times d_v$, which answers a key $k$ by $S^\top
-k$, and writes the value $v$ at the key $k$ with strength $\beta$, as the delta rule
-does. It returns the new state and leaves the one it was given as it was. A key may have
-any length; a key of zeros writes nothing.
+The function takes a memory `S`, $d_k \times d_v$, which answers a key $k$ by
+$S^\top k$, and writes the value $v$ at the key $k$ with strength $\beta$, as the delta
+rule does. It returns the new state and leaves the one it was given as it was. A key may
+have any length; a key of zeros writes nothing.
 """,
     reference=write,
     returns=("S",),
-    draw=lambda rng, sizes: some(rng, sizes, "k", "v", "beta", "S"),
-    shapes=ONE,
+    draw=lambda rng, sizes: draws.picked(
+        draws.token(rng, **sizes), "k", "v", "beta", "S"
+    ),
+    shapes=draws.ONE,
     properties=(
         Values(),
         Untouched(),
@@ -144,8 +131,10 @@ was. Keys have any length, and $\beta$ is between 0 and 2.
 """,
     reference=delta_step,
     returns=("o", "S"),
-    draw=lambda rng, sizes: some(rng, sizes, "q", "k", "v", "beta", "S"),
-    shapes=ONE,
+    draw=lambda rng, sizes: draws.picked(
+        draws.token(rng, **sizes), "q", "k", "v", "beta", "S"
+    ),
+    shapes=draws.ONE,
     properties=(
         Values(),
         Untouched(),
@@ -229,12 +218,6 @@ def delta_rule(q, k, v, beta, S):
     return o, S
 
 
-def sequence(rng: np.random.Generator, sizes: Sizes) -> Inputs:
-    """Tokens, and a state before them."""
-    S = draws.state(rng, sizes["d_k"], sizes["d_v"])
-    return draws.tokens(rng, **sizes) | {"S": S}
-
-
 BY_TOKEN = ("q", "k", "v", "beta")
 SEQUENCE = Exercise(
     key="07.delta-rule",
@@ -251,8 +234,8 @@ were given.
 """,
     reference=delta_rule,
     returns=("o", "S"),
-    draw=sequence,
-    shapes=SEQUENCES,
+    draw=lambda rng, sizes: draws.sequence(rng, **sizes),
+    shapes=draws.SEQUENCES,
     properties=(Values(), Untouched(), Causal(BY_TOKEN), PassesState(BY_TOKEN)),
     mistakes=(
         Mistake(
@@ -330,8 +313,8 @@ of $S$ that grows. A step *against* it is the delta rule.
 """,
     reference=slope,
     returns=("slope",),
-    draw=lambda rng, sizes: some(rng, sizes, "k", "v", "S"),
-    shapes=ONE,
+    draw=lambda rng, sizes: draws.picked(draws.token(rng, **sizes), "k", "v", "S"),
+    shapes=draws.ONE,
     properties=(
         Values(),
         Untouched(),

@@ -169,8 +169,8 @@ was. Keys have any length, and $\beta$ is between 0 and 2.
                 ("S = S +", "new = S +"),
                 ("return S.T @ q, S", "return S.T @ q, new"),
             ),
-            "Ask for the key that is being told, with strength 1. Should the answer be "
-            "what was known before, or what has just been said?",
+            "Ask for the key that is being told, with strength 1. Should the answer "
+            "be what was known before, or what has just been said?",
         ),
         Mistake(
             "transpose",
@@ -285,8 +285,8 @@ were given.
             "were given. Does your loop make a new one?",
         ),
     ),
-    hint="One token is three lines: read at the key, write the error, answer. In which "
-    "order, and what does the next token start from?",
+    hint="One token is three lines: read at the key, write the error, answer. In "
+    "which order, and what does the next token start from?",
     minutes=15,
     marks=3,
 )
@@ -463,8 +463,8 @@ sum for a memory that answers zero. So no pass at all gives 1.
             "Is the error a length, or the square of one?",
         ),
     ),
-    hint="The state goes on from pass to pass, and is asked only when the last pass is "
-    "over. For more pairs than channels, think of three lines in the plane that do "
+    hint="The state goes on from pass to pass, and is asked only when the last pass "
+    "is over. For more pairs than channels, think of three lines in the plane that do "
     "not meet in one point.",
     minutes=20,
     marks=3,

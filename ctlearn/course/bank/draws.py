@@ -1,8 +1,10 @@
 """Inputs of exercises, at random: what several chapters draw alike."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from ctlearn.course.exercise import Inputs
+from ctlearn.course.exercise import Inputs, Sizes
 
 Rng = np.random.Generator
 
@@ -58,6 +60,12 @@ def token(rng: Rng, d_k: int, d_v: int) -> Inputs:
 def sequence(rng: Rng, T: int, d_k: int, d_v: int) -> Inputs:
     """Tokens, and the state before them."""
     return tokens(rng, T, d_k, d_v) | {"S": state(rng, d_k, d_v)}
+
+
+def in_chunks(draw: Callable[..., Inputs], rng: Rng, sizes: Sizes) -> Inputs:
+    """What `draw` draws, and the size of a chunk."""
+    others = {name: n for name, n in sizes.items() if name != "chunk_size"}
+    return draw(rng, **others) | {"chunk_size": sizes["chunk_size"]}
 
 
 def log_decays(rng: Rng, *shape: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ctlearn.cost import BYTES
+from ctlearn import cost
 
 BANDWIDTH, PEAK = 4.3e12, 790e12  # bytes, and operations on matrices, a second
 NUMBERS_PEAK = 67e12  # operations on single float32 numbers a second [nvidia2024]
@@ -40,26 +40,49 @@ PLANS: dict[str, dict[str, str]] = {
         "outputs": "q k G R before o",
     },
     "chunkwise, with decay": {"inverse": "k g beta A", "scan": "q k v g beta A o"},
+    # other mechanisms, each in one launch that stores nothing on the way
+    "linear_attention": {"scan": "q k v o"},
+    "softmax_attention": {"attention": "q k v o"},
+    # a launch for every token; a state is read and written back, a cache is read
+    "decode_state": {"step": "q k v beta S S o"},
+    "decode_cache": {"step": "q k v cache o"},
 }
+# The delta rule's own; and those whose products are of vectors.
+RUNGS = ("recurrent", "naive_chunkwise", "chunkwise")
+VECTORS = ("recurrent", "decode_state", "decode_cache")
 
 
 class Sizes(NamedTuple):
-    """Channels of keys and values, tokens of a chunk, value columns of a program."""
+    """Channels of keys and values, tokens of a chunk, value columns of a program.
+
+    And T, the tokens of a sequence, which count where there is a cache.
+    """
 
     d_k: int = 128
     d_v: int = 128
     C: int = 64
     V: int = 32
+    T: int = 8192
+
+
+class Machine(NamedTuple):
+    """Bytes a second; operations a second on matrices, and on single numbers."""
+
+    bandwidth: float = BANDWIDTH
+    peak: float = PEAK
+    numbers_peak: float = NUMBERS_PEAK
 
 
 def numbers(tensors: Iterable[str], sizes: Sizes) -> Fraction:
     """Numbers of half precision a token and head, all of the tensors together.
 
-    A decay and its running sum are single precision, and so count twice.
+    A decay, its running sum and a state that is decoded from are single precision, and
+    so count twice.
     """
-    d_k, d_v, C, _ = sizes
+    d_k, d_v, C, _, T = sizes
     each: dict[str, Any] = dict.fromkeys("qkW", d_k) | dict.fromkeys("vURo", d_v)
     each |= {"beta": 1, "g": 2, "G": 2, "A": C, "before": Fraction(d_k * d_v, C)}
+    each |= {"S": 2 * d_k * d_v, "cache": T * (d_k + d_v)}
     return sum((Fraction(each[name]) for name in tensors), Fraction(0))
 
 
@@ -69,22 +92,31 @@ def bytes_moved(
     """Bytes a token and head, each tensor once for each launch that touches it."""
     launches, sizes = plans[plan], sizes or Sizes()
     return float(
-        sum(BYTES["bfloat16"] * numbers(x.split(), sizes) for x in launches.values())
+        sum(
+            cost.BYTES["bfloat16"] * numbers(x.split(), sizes)
+            for x in launches.values()
+        )
     )
 
 
-def multiplications(plan: str, sizes: Sizes | None = None) -> int:
-    """Multiplications of a plan of ours a token and head, products of matrices alone.
+def multiplications(plan: str, sizes: Sizes | None = None) -> float:
+    """Multiplications of a plan a token and head, products of matrices alone.
 
     The triangular system's own are left out: a few thousand a token, in float32. In
-    "chunkwise" every program, of V value columns, multiplies Q K' again.
+    "chunkwise" and "linear_attention" every program, of V value columns, multiplies
+    Q K' again. Softmax attention asks the tokens before and the token itself, in the
+    mean over T of them; its exponentials are not counted.
     """
-    d_k, d_v, C, V = sizes or Sizes()
-    states = 3 * d_k * d_v
+    d_k, d_v, C, V, T = sizes or Sizes()
+    states, scores = cost.delta_step_operations(d_k, d_v), d_k * -(-d_v // V)
     return {
         "recurrent": states,
         "naive_chunkwise": states + C * (3 * d_k + 2 * d_v),
-        "chunkwise": states + C * (d_k + d_k * -(-d_v // V) + 2 * d_v),
+        "chunkwise": states + C * (d_k + scores + 2 * d_v),
+        "linear_attention": 2 * d_k * d_v + C * (scores + d_v),
+        "softmax_attention": cost.softmax_step_operations(T + 1, d_k, d_v) / 2,
+        "decode_state": states,
+        "decode_cache": cost.softmax_step_operations(T, d_k, d_v),
     }[plan]
 
 
@@ -95,14 +127,21 @@ def roofline(
     return max(moved / bandwidth, operations / peak)
 
 
-def floors(sizes: Sizes | None = None) -> dict[str, tuple[float, float, float]]:
-    """By rung: bytes, operations (two a multiplication), picoseconds a token and head.
+def floors(
+    sizes: Sizes | None = None,
+    *,
+    plans: Iterable[str] = RUNGS,
+    machine: Machine | None = None,
+) -> dict[str, tuple[float, float, float]]:
+    """By plan: bytes, operations (two a multiplication), picoseconds a token and head.
 
-    The first rung's products are of vectors, and so at the speed of single numbers.
+    Products of vectors go at the speed of single numbers.
     """
+    bandwidth, peak, numbers_peak = machine or Machine()
     found = {}
-    for plan in ("recurrent", "naive_chunkwise", "chunkwise"):
+    for plan in plans:
         moved, work = bytes_moved(plan, sizes), 2.0 * multiplications(plan, sizes)
-        peak = NUMBERS_PEAK if plan == "recurrent" else PEAK
-        found[plan] = moved, work, 1e12 * roofline(moved, work, peak=peak)
+        roof = numbers_peak if plan in VECTORS else peak
+        time = roofline(moved, work, bandwidth=bandwidth, peak=roof)
+        found[plan] = moved, work, 1e12 * time
     return found

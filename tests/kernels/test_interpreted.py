@@ -19,9 +19,34 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 def test_bfloat16_is_rounded_to_the_nearest():
     x = np.random.default_rng(0).standard_normal(999).astype(np.float32)
     x[:3] = np.nan, np.inf, 1 + 2.0**-8  # a tie
+    x[3] = np.uint32(0x7FFFFFFF).view(np.float32)  # NaN, and no number above it
     found = interpreted.widened(interpreted.narrowed(x))
     torch_says = torch.from_numpy(x).bfloat16().float().numpy()
     assert np.array_equal(found, torch_says, equal_nan=True)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="a GPU has such arithmetic")
+def test_arithmetic_on_bfloat16_is_refused():
+    """The interpreter would compute with the bits."""
+    from ctlearn.kernels.first import first_kernel
+
+    x = [torch.ones(16, 16, dtype=torch.bfloat16) for _ in range(4)]
+    with pytest.raises(Exception, match="arithmetic on bfloat16"):
+        first_kernel[(1,)](*x, torch.empty(16, 16), 16, 16, 16, K=16, V=16)
+
+
+def test_a_number_that_is_touched_twice_is_one_number():
+    """Loaded twice, or loaded and stored."""
+    loads, stores = ([np.array(x, np.uint64)] for x in ([8, 8, 12], [12, 16]))
+    launch = interpreted.Launch("kernel", (1,), loads, stores, [])
+    assert (len(launch.read()), len(launch.written()), launch.numbers()) == (3, 2, 3)
+
+
+def test_a_tensor_that_is_left_out_ends_where_it_ends():
+    x = torch.zeros(2)
+    at = np.uint64(x.data_ptr()) + np.arange(-4, 12, 4, dtype=np.int64).astype("uint64")
+    launch = interpreted.Launch("kernel", (1,), [at], [], [])
+    assert (launch.numbers(), launch.numbers(x)) == (4, 2)
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="only the interpreter shows addresses")

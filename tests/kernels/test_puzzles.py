@@ -113,6 +113,35 @@ def hooked(x, g, y, T, d, C: tl.constexpr, D: tl.constexpr):
 
 hooked.add_pre_run_hook(lambda x, g, y, *_, **__: y.copy_(puzzles.faded(x, g)["y"]))
 
+
+@triton.jit
+def takes_from_python(x, g, y, T, d, C: tl.constexpr, D: tl.constexpr):
+    hash(x)
+
+
+@triton.jit
+def looks_behind_the_language(x, g, y, T, d, C: tl.constexpr, D: tl.constexpr):
+    tl.__dict__["core"].builtins.print(x)
+
+
+@triton.jit
+def looks_behind_its_functions(x, g, y, T, d, C: tl.constexpr, D: tl.constexpr):
+    tl.math.__dict__["core"].builtins.print(x)
+
+
+@triton.jit
+def has_a_function_of_its_own(x, g, y, T, d, C: tl.constexpr, D: tl.constexpr):
+    def answer():
+        return puzzles
+
+    answer()
+
+
+@triton.jit
+def has_one_without_a_name(x, g, y, T, d, C: tl.constexpr, D: tl.constexpr):
+    (lambda: x)()
+
+
 WRONG = {
     writes_nothing: "nothing is written to y",
     writes_zeros: "y is wrong, first at",
@@ -125,6 +154,11 @@ WRONG = {
     reaches_for_python: "cannot use y.handle",
     goes_through_the_language: "cannot use tl.core",
     imports: "has no import",
+    takes_from_python: "cannot use hash",
+    looks_behind_the_language: "cannot use tl.__dict__",
+    looks_behind_its_functions: "cannot use tl.math.__dict__",
+    has_a_function_of_its_own: "defines nothing inside itself",
+    has_one_without_a_name: "has no lambda",
     asks_through_a_helper: "cannot use puzzles",
     stops: "it stops",
     hooked: "nothing is written to y",
@@ -143,6 +177,33 @@ def test_what_is_wrong_is_named(kernel):
     verdict = puzzles.check("fade", kernel)
     assert not verdict.passed
     assert WRONG[kernel] in verdict.says, verdict.says
+
+
+def test_what_was_hung_on_a_kernel_is_not_run(monkeypatch):
+    """Its text is translated anew, whatever stands where the translation is kept."""
+
+    def told(x, g, y, *_, **__):
+        y.handle.data[:] = 0
+
+    monkeypatch.setitem(type(writes_nothing).rewritten_fn, writes_nothing.fn, told)
+    assert "nothing is written" in puzzles.check("fade", writes_nothing).says
+
+
+def test_inputs_are_drawn_anew_unless_a_seed_is_given(monkeypatch):
+    seeds = []
+
+    def draw(rng, **sizes):
+        seeds.append(rng.initial_seed())
+        return puzzle.draw(rng, **sizes)
+
+    puzzle = puzzles.PUZZLES["fade"]
+    monkeypatch.setitem(puzzles.PUZZLES, "fade", puzzle._replace(draw=draw))
+    for seed in (None, None, 7):
+        assert puzzles.check("fade", puzzle_solutions.fade, seed).passed
+    one, other, given = (set(seeds[i : i + 3]) for i in (0, 3, 6))
+    assert len(one) == len(other) == 1
+    assert one != other
+    assert given == {7}
 
 
 def test_a_function_that_triton_has_not_seen_is_no_kernel():
@@ -202,6 +263,11 @@ SLIPS = {
         "b_S = tl.dot(tl.trans(b_k), b_v",
     ),
     "the last chunk reads on": ("state", "keys = (rows < T)", "keys = (rows < T + 1)"),
+    "the last state is doubled": (
+        "state",
+        "values[None, :], b_S, mask",
+        "values[None, :], 2 * b_S, mask",
+    ),
     "the ones are left out": ("chunk", "b_R = b_X + tl.dot", "b_R = tl.dot"),
     "the state is added": ("chunk", "C, d_v) - tl.dot", "C, d_v) + tl.dot"),
     "the rate is left out": ("chunk", "    b_X *= rate\n", ""),
@@ -229,6 +295,12 @@ def test_each_asks_for_the_parameters_that_its_solution_has():
     for name, puzzle in puzzles.PUZZLES.items():
         said = [x.partition(":")[0] for x in puzzle.signature().split(", ")]
         assert said == getattr(puzzle_solutions, name).arg_names
+
+
+def test_what_is_compiled_is_not_judged(monkeypatch):
+    monkeypatch.setattr(triton, "jit", lambda function: function)
+    with pytest.raises(RuntimeError, match=r"interpreted\.begin\(\) first"):
+        puzzles.check("fade", puzzle_solutions.fade)
 
 
 def test_a_puzzle_that_there_is_not_is_refused():

@@ -4,6 +4,14 @@ import pytest
 
 from ctlearn.tasks import traffic
 
+WORK = (
+    *traffic.RUNGS,
+    "linear_attention",
+    "softmax_attention",
+    "decode_state",
+    "decode_cache",
+)
+
 
 def test_the_rungs_move_what_their_docstrings_say():
     said = {"recurrent": 1026, "naive_chunkwise": 4612, "chunkwise": 1540}
@@ -32,6 +40,38 @@ def test_the_standard_plan_is_counted_by_hand():
     plan, sizes = traffic.PLANS["flash-linear-attention"], traffic.Sizes(24, 40, 16)
     found = [traffic.numbers(tensors.split(), sizes) for tensors in plan.values()]
     assert found == list(launches)
+
+
+def test_other_mechanisms_are_counted_by_hand():
+    """In chunks of 16 with programs of 32 columns, and after 100 tokens."""
+    sizes = traffic.Sizes(24, 40, 16, 32, 100)
+    told = 2 * (48 + 80)
+    moved = {
+        "linear_attention": told,
+        "softmax_attention": told,
+        "decode_state": told + 2 + 2 * 4 * 24 * 40,
+        "decode_cache": told + 2 * 100 * 64,
+    }
+    work = {
+        # two programs have the scores of their own
+        "linear_attention": 2 * 24 * 40 + 16 * (2 * 24 + 40),
+        "softmax_attention": sum(t * 64 for t in range(1, 101)) / 100,
+        "decode_state": 3 * 24 * 40,
+        "decode_cache": 100 * 64,
+    }
+    for plan, wanted in moved.items():
+        assert traffic.bytes_moved(plan, sizes) == wanted, plan
+        assert traffic.multiplications(plan, sizes) == work[plan], plan
+
+
+def test_a_floor_is_that_of_the_given_machine():
+    """One that moves a byte a second, and multiplies by far faster, and the reverse."""
+    slow = traffic.floors(plans=WORK, machine=traffic.Machine(1, 1e9, 1e9))
+    for plan, (moved, _, time) in slow.items():
+        assert time == 1e12 * moved, plan
+    idle = traffic.Machine(bandwidth=1e9, peak=2.0, numbers_peak=1.0)
+    for plan, (_, work, time) in traffic.floors(plans=WORK, machine=idle).items():
+        assert time == 1e12 * work / (1 if plan in traffic.VECTORS else 2), plan
 
 
 def test_columns_that_are_left_over_are_a_program_of_their_own():

@@ -19,8 +19,10 @@ def small():
 
 
 def test_a_stream_asks_for_what_it_told_and_for_its_rule():
-    k, v, asked, answers = draw(0, T=400, d=8, exceptions=100, recent=16, old=200)
+    sizes = {"T": 400, "d": 8, "exceptions": 100, "recent": 16, "old": 200}
+    k, v, asked, answers = draw(0, detail=0.8, **sizes)
     np.testing.assert_allclose((k**2).sum(axis=1), 1)
+    assert [len(q) for q in asked] == [16, 100, 256]
     np.testing.assert_array_equal(asked[0], k[-16:])
     np.testing.assert_array_equal(answers[0], v[-16:])
     at = [int(np.flatnonzero((k == key).all(axis=1))[0]) for key in asked[1]]
@@ -33,9 +35,18 @@ def test_a_stream_asks_for_what_it_told_and_for_its_rule():
     np.testing.assert_allclose(asked[2] @ W, answers[2])
     missed = ((v - k @ W) ** 2).mean(axis=1)
     strange = np.isin(np.arange(400), at)
-    assert missed[~strange].mean() == pytest.approx(0.25, rel=0.1)
-    assert missed[strange].mean() == pytest.approx(1 + 0.75, rel=0.2)
+    assert missed[~strange].mean() == pytest.approx(0.64, rel=0.1)
+    assert missed[strange].mean() == pytest.approx(1 + 0.36, rel=0.2)
     assert (v**2).mean() == pytest.approx(1, rel=0.15)
+
+
+def test_exceptions_are_old_unless_told_otherwise():
+    for x in map(draw, range(5)):
+        at = np.flatnonzero((x.k[:, None] == x.asked[1]).all(axis=2).any(axis=1))
+        assert len(x.k) == 512
+        assert len(at) == 12
+        assert (at >= 32).all()
+        assert (at < 512 - 128).all()
 
 
 @pytest.mark.parametrize("phi", [identity, both_signs, elu_plus_one])
@@ -50,20 +61,59 @@ def test_without_a_cache_the_state_is_the_gated_delta_rules(small, phi):
         np.testing.assert_array_equal(V, x.v[-7:])
 
 
-def test_the_cache_keeps_what_the_state_recalls_worst(small):
-    kept = keep(small, Parts(window=3, held=4, phi=identity), beta=0.5)
+@pytest.mark.parametrize("phi", [identity, elu_plus_one])
+def test_the_cache_keeps_what_the_state_recalls_worst(small, phi):
+    kept = keep(small, Parts(window=3, held=4, phi=phi), beta=0.2, decay=0.7)
     for x, S, K, V in zip(small, *kept, strict=True):
         state, held = np.zeros((5, 5)), []
         for pair in zip(x.k[:-3], x.v[:-3], strict=True):
             held.append(pair)
             if len(held) > 4:
-                wrong = [np.linalg.norm(k @ state - v) for k, v in held]
+                # asked before anything fades; what is written is compared afterwards
+                wrong = [np.linalg.norm(phi(k) @ state - v) for k, v in held]
                 k, v = held.pop(int(np.argmin(wrong)))
-                state = state + 0.5 * np.outer(k, v - k @ state)
+                state = 0.7 * state
+                state = state + 0.2 * np.outer(phi(k), v - phi(k) @ state)
         np.testing.assert_allclose(S, state)
         np.testing.assert_array_equal(K[:4], [k for k, _ in held])
         np.testing.assert_array_equal(V[:4], [v for _, v in held])
         np.testing.assert_array_equal(K[4:], x.k[-3:])
+
+
+def test_both_signs_are_the_two_halves_of_a_number():
+    x = np.random.default_rng(0).standard_normal((4, 3))
+    above, below = np.split(both_signs(x), 2, axis=1)
+    np.testing.assert_array_equal(above - below, x)
+    np.testing.assert_array_equal(above * below, 0 * x)
+    assert (above >= 0).all()
+
+
+def test_errors_of_a_state_are_those_of_its_answers(small):
+    found = three_jobs.part_errors(small, Parts(phi=identity), beta=0.3, decay=0.9)
+    for i, x in enumerate(small):
+        gates = {"log_decay": np.full(60, np.log(0.9)), "beta": np.full(60, 0.3)}
+        _, S = gated_delta_rule.recurrent(x.k, x.k, x.v, **gates)
+        for job, (q, y) in enumerate(zip(x.asked, x.answers, strict=True)):
+            expected = np.linalg.norm(q @ S - y) ** 2 / np.linalg.norm(y) ** 2
+            assert found[job, i] == pytest.approx(expected)
+
+
+def test_a_sum_is_read_at_the_best_scale_for_each_job(small):
+    found = three_jobs.sum_errors(small, both_signs).T
+    states = [both_signs(x.k).T @ x.v for x in small]
+    for job in range(3):
+        pairs = [
+            (both_signs(x.asked[job]) @ S) for x, S in zip(small, states, strict=True)
+        ]
+        wanted = [x.answers[job] for x in small]
+
+        def missed(scale, pairs=pairs, wanted=wanted):
+            both = zip(pairs, wanted, strict=True)
+            return np.array([((scale * a - y) ** 2).sum() for a, y in both])
+
+        # the sum of squares is a parabola in the scale: three points tell its lowest
+        a, b, _ = np.polyfit((0, 1, 2), [missed(s).sum() for s in (0, 1, 2)], 2)
+        np.testing.assert_allclose(found[:, job], missed(-b / 2 / a) / missed(0))
 
 
 def test_one_mean_reads_all_parts(small):

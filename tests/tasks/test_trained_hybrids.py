@@ -33,10 +33,13 @@ def test_near_queries_want_a_value_and_fresh_ones_the_rule():
         np.testing.assert_array_equal(drawn.y[n, t], v[n, at].astype("float32"))
         ages[t - at] += t >= NEAR
     assert ages.min() > 0.8 * ages.mean()
-    for n in range(3):
+    details = np.zeros((12, T, D))
+    for n in range(12):
         y = drawn.y[n].double().numpy()
         W, *_ = np.linalg.lstsq(q[n, rule[n]], y[rule[n]], rcond=None)
         np.testing.assert_allclose(q[n, rule[n]] @ W, y[rule[n]], atol=1e-5)
+        details[n] = v[n] - k[n] @ W
+    assert (details**2).mean() == pytest.approx(DETAIL**2, rel=0.05)
     assert (v**2).mean() == pytest.approx(RULE**2 + DETAIL**2, rel=0.05)
 
 
@@ -85,6 +88,19 @@ def test_a_hidden_window_has_no_part_in_the_answer():
     torch.testing.assert_close(mixed[seen], whole[seen])
     torch.testing.assert_close(mixed[~seen], blind[~seen])
     assert not torch.allclose(mixed[seen], blind[seen])
+
+
+def test_the_window_is_hidden_in_the_first_half_of_training_alone():
+    def untouched(hidden, steps):
+        kind = MEMORIES["both"]._replace(bias=2.0, hidden=hidden)
+        start = trained_hybrids.initial_weights(kind, 2, TWO.generator(0))
+        torch.testing.assert_close(start["share_0"], torch.full((2, 1, 1), 2.0))
+        weights = trained_hybrids.train(kind, steps=steps, batch=2, where=TWO)
+        return torch.equal(weights["window_v"], start["window_v"])
+
+    assert untouched(hidden=1.0, steps=1)
+    assert not untouched(hidden=1.0, steps=2)
+    assert not untouched(hidden=0.0, steps=1)
 
 
 def test_memories_are_of_one_size():

@@ -290,14 +290,14 @@ def same(found: Any, wanted: Any) -> bool:
     """Whether two values are equal to rounding; what is no number equals its like."""
     if found is None or wanted is None:
         return found is wanted
-    x, y = np.asarray(found), np.asarray(wanted)
+    x, y = _array(found), _array(wanted)
     if x.dtype.kind not in "biuf" or x.shape != y.shape:
         return False
     return bool(_close(x, y).all())
 
 
 def _fault(found: Any, wanted: Any) -> str | None:
-    x, y = np.asarray(found), np.asarray(wanted)
+    x, y = _array(found), _array(wanted)
     if x.dtype.kind not in "biuf":
         return "holds no real numbers"
     if x.shape != y.shape:
@@ -311,6 +311,14 @@ def _fault(found: Any, wanted: Any) -> str | None:
     if x.ndim == 0:
         return what
     return f"{what}, first in row {np.argwhere(wrong)[0][0]} (counted from 0),"
+
+
+def _array(value: Any) -> np.ndarray:
+    """The value as an array; of objects, if it has no shape."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.array(None)
 
 
 def _close(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -334,7 +342,9 @@ def _named(value: Any, exercise: Exercise) -> Inputs:
     values = _each(value, exercise.returns)
     if values is None:
         values = tuple(np.empty(0) for _ in exercise.returns)
-    return dict(zip(exercise.returns, map(np.atleast_1d, values), strict=True))
+    return dict(
+        zip(exercise.returns, map(np.atleast_1d, map(_array, values)), strict=True)
+    )
 
 
 def _outcome(asked: Asked, inputs: Inputs) -> Answer | None:

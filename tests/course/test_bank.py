@@ -13,7 +13,14 @@ import pytest
 from ctlearn.course.bank import exercises
 from ctlearn.course.exercise import from_text, text_of
 from ctlearn.course.mutants import mutants, survivors
-from ctlearn.course.properties import at_once, examine, same
+from ctlearn.course.properties import at_once, differs, examine, same
+from ctlearn.memory import decay_between
+from ctlearn.mixers import (
+    delta_rule,
+    gated_delta_rule,
+    gated_linear_attention,
+)
+from ctlearn.tasks import recall, scans
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 EXERCISES = exercises()
@@ -25,6 +32,27 @@ BOX = re.compile(
 )
 # The share of the automatic mutants that properties must notice.
 NOTICED = 0.9
+
+# What the package has of its own for an exercise: the book's answer.
+BOOK = {
+    "05.gated-memory": gated_linear_attention.recurrent,
+    "05.chunk": gated_linear_attention.parallel,
+    "05.channels": gated_linear_attention.recurrent,
+    "05.mask": lambda log_decay: decay_between(log_decay, log_decay)[1:, 1:, 0],
+    "07.delta-step": delta_rule.step,
+    "07.delta-rule": delta_rule.recurrent,
+    "07.passes": lambda k, v, passes: (
+        recall.error(recall.ask_delta(recall.Facts(k, v, k, v), passes=passes), v)
+        if passes
+        else 1.0
+    ),
+    "08.combine": lambda A_1, B_1, A_2, B_2: scans.combine((A_1, B_1), (A_2, B_2)),
+    "08.chunks": delta_rule.chunkwise,
+    "08.columns": delta_rule.parallel,
+    "09.gated-step": gated_delta_rule.step,
+    "09.gated-rule": gated_delta_rule.recurrent,
+    "09.gated-chunk": gated_delta_rule.parallel,
+}
 
 each = pytest.mark.parametrize("exercise", IN_PROCESS.values(), ids=IN_PROCESS)
 
@@ -142,3 +170,11 @@ def test_a_slip_in_the_reference_is_noticed(exercise):
     sys.stdout.write("\n".join(lines) + "\n")
     assert len(made) >= 10
     assert killed >= NOTICED * len(made)
+
+
+@pytest.mark.parametrize("key", BOOK)
+def test_the_reference_is_the_books(key):
+    exercise = EXERCISES[key]
+    for inputs in drawn(exercise):
+        mine = at_once(exercise.reference)(inputs).value
+        assert differs(mine, BOOK[key](**inputs), exercise.returns) is None

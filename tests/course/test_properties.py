@@ -53,6 +53,8 @@ def test_values_tell_the_place_and_the_sizes_and_no_number_that_is_right():
         (lambda o, S: (o, S, S), "o and S should be returned; something else is"),
         (lambda o, S: (o, None), "o and S should be returned; something else is"),
         (lambda o, S: (o.T, S), "o has the shape (2, 7) where (7, 2) is asked for"),
+        (lambda o, S: (o, [o, S]), "S holds no real numbers"),
+        (lambda o, S: (o, "S"), "S holds no real numbers"),
         (lambda o, S: (o, S + 0j), "S holds no real numbers"),
         (lambda o, S: (o, S.astype(object)), "S holds no real numbers"),
         (lambda o, S: (o, S.astype("f")), "S is float32 where the inputs are float64"),

@@ -8,6 +8,7 @@ changes nothing counts as one that got by.
 """
 
 import ast
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -79,7 +80,10 @@ def mutants(reference: Callable) -> list[Mutant]:
             was, now = ast.unparse(node), ast.unparse(other)
             made.setdefault(text, f"line {node.lineno}: {was} → {now}")
     made.pop(ast.unparse(module), None)
-    return [Mutant(x, from_text(text, reference)) for text, x in made.items()]
+    with warnings.catch_warnings():
+        # Python's compiler doubts some of them, and rightly so
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return [Mutant(x, from_text(text, reference)) for text, x in made.items()]
 
 
 def survivors(exercise: Exercise, made: list[Mutant], seed: int) -> list[Mutant]:

@@ -6,6 +6,7 @@ computed; `at_once` asks a function that may be trusted, in this process.
 """
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -89,7 +90,8 @@ def at_once(function: Callable) -> Asked:
     def asked(inputs: Inputs) -> Answer:
         own = copy.deepcopy(inputs)
         # what is no number is told by the properties
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             try:
                 value = function(**own)
             except Exception as error:

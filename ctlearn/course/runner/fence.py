@@ -1,0 +1,288 @@
+"""The ways out of the child process, closed before a student's code runs.
+
+An audit hook ends the process at the first thing that is refused, with a word to the
+parent, so that catching an exception is no help. The hook raises none, which would hand
+its frame over, and `seal` takes this module out of reach, with copies of the builtins
+and of the functions of `os` that the hook calls.
+
+It is a fence, not a wall. Code that forges bytecode, or writes to its process's memory
+past an array, can take the hook away, and then read what the user that runs it can
+read. Strangers' code belongs in a container besides.
+"""
+
+import _thread
+import builtins
+import functools
+import linecache
+import math
+import os
+import sys
+import threading
+from os import _exit, getcwd, stat, write
+from typing import Any, NamedTuple
+
+from .submission import Refused
+
+# What functions here find as builtins: a copy, which nobody else can change.
+globals()["__builtins__"] = dict(vars(builtins))
+
+# The exit status of a process that the hook ended.
+REFUSED = 66
+# The first byte of the hook's own message, which a packed one never has.
+MARK = b"!"
+# Files that a submission may make, and bytes of each: disks are shared.
+FILES, FILE_BYTES = 32, 2**22
+DESCRIPTORS = 64
+NONE, READ, WRITE = 0, 1, 2
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
+FOLDED = sys.platform in ("win32", "darwin")
+WINDOWS = sys.platform == "win32"
+
+# Python's own modules with which one goes round the events below.
+HIDDEN = frozenset(
+    {
+        "_ctypes",
+        "_curses",
+        "_dbm",
+        "_gdbm",
+        "_interpchannels",
+        "_interpqueues",
+        "_interpreters",
+        "_multiprocessing",
+        "_posixshmem",
+        "_posixsubprocess",
+        "_remote_debugging",
+        "_socket",
+        "_sqlite3",
+        "_testcapi",
+        "_testinternalcapi",
+        "_tkinter",
+        "_xxinterpchannels",
+        "_xxsubinterpreters",
+        "ctypes",
+        "dbm",
+        "multiprocessing",
+        "readline",
+        "socket",
+        "sqlite3",
+        "subprocess",
+    }
+)
+# Audit events that end the process: whole families, and some of others.
+FAMILIES = frozenset({"_winapi", "ctypes", "pty", "socket", "sqlite3", "winreg"})
+EVENTS = {
+    "cpython.PyInterpreterState_New": "starts another interpreter",
+    "gc.get_objects": "looks for what others hold",
+    "gc.get_referents": "looks for what others hold",
+    "gc.get_referrers": "looks for what others hold",
+    "os.exec": "starts a process",
+    "os.fork": "starts a process",
+    "os.forkpty": "starts a process",
+    "os.kill": "sends a signal",
+    "os.killpg": "sends a signal",
+    "os.link": "makes a link",
+    "os.posix_spawn": "starts a process",
+    "os.spawn": "starts a process",
+    "os.startfile": "starts a process",
+    "os.symlink": "makes a link",
+    "os.system": "starts a process",
+    "resource.prlimit": "changes its limits",
+    "resource.setrlimit": "changes its limits",
+    "subprocess.Popen": "starts a process",
+    "sys.addaudithook": "watches its process",
+    "sys.remote_exec": "runs code elsewhere",
+}
+# Events whose first arguments are paths that change, and how many are.
+CHANGES = {
+    "os.chflags": 1,
+    "os.chmod": 1,
+    "os.chown": 1,
+    "os.mkdir": 1,
+    "os.remove": 1,
+    "os.removexattr": 1,
+    "os.rename": 2,
+    "os.rmdir": 1,
+    "os.setxattr": 1,
+    "os.truncate": 1,
+    "os.utime": 1,
+}
+
+
+class Kept(NamedTuple):
+    """What the hook knows of its process.
+
+    `rights` says of folders what may be done below them, the longest first; the first
+    that fits counts, and where none fits, nothing may be done.
+    """
+
+    target: int
+    rights: tuple[tuple[str, int], ...]
+    made: list[str]
+
+
+def hook(kept: Kept, event: str, args: tuple) -> None:
+    """End the process, with a word to the parent, if what happens is refused."""
+    try:
+        says = fault(kept, event, args)
+        if says:
+            data = MARK + says.encode("utf-8", "replace")
+            write(kept.target, len(data).to_bytes(8, "big") + data)
+            _exit(REFUSED)
+    except BaseException:
+        _exit(REFUSED)
+
+
+def fault(kept: Kept, event: str, args: tuple) -> str:
+    """What is wrong with what happens; empty if nothing is."""
+    if event == "open":
+        path = named(args[0])
+        return "" if path is None else opened(kept, path, args[2] & WRITING)
+    if event == "import":
+        # compiled code lies in a file; what was made here must not be loaded
+        path = named(args[1])
+        if path is None or (right(kept, path) == READ and args[0] not in HIDDEN):
+            return ""
+        return "loads " + path
+    if event in CHANGES:
+        paths = [named(path) for path in args[: CHANGES[event]]]
+        says = [opened(kept, path, 1) for path in paths if path is not None]
+        return next(filter(None, says), "")
+    if event.partition(".")[0] in FAMILIES:
+        return "uses " + event
+    return EVENTS.get(event, "")
+
+
+def opened(kept: Kept, path: str, writing: int) -> str:
+    """What is wrong with opening a path, or with changing it; empty if nothing is."""
+    has = right(kept, path)
+    if writing:
+        kept.made.append(path)
+        if len(kept.made) > FILES:
+            return "makes or changes too many files"
+        return "" if has == WRITE else "writes to " + path
+    if has == NONE:
+        return "reads " + path
+    try:
+        # of a path that is given from an open folder on, only the end is seen here
+        is_folder = stat(path).st_mode & 0o170000 == 0o040000
+    except (OSError, ValueError):
+        return ""
+    return "opens the folder " + path if is_folder and has != WRITE else ""
+
+
+def right(kept: Kept, path: str) -> int:
+    """What may be done with a path."""
+    try:
+        whole = absolute(path)
+    except OSError:  # the folder that it starts from is gone
+        return NONE
+    for folder, has in kept.rights:
+        if whole == folder or whole.startswith(folder + "/"):
+            return has
+    return NONE
+
+
+def named(path: Any) -> str | None:
+    """A path as plain text; None for a descriptor that is open."""
+    # by the types' own methods: a subclass may have others
+    if isinstance(path, str):
+        return str.__str__(path)
+    if isinstance(path, bytes):
+        return bytes.decode(path, "utf-8", "surrogateescape")
+    return None
+
+
+def absolute(path: str) -> str:
+    """The path from the root on, without "." and "..".
+
+    All in small letters where the system does not tell them from capitals.
+    """
+    rooted = path.startswith("/") or (WINDOWS and path[1:2] in (":", "\\"))
+    whole = path if rooted else getcwd() + "/" + path
+    if WINDOWS:
+        whole = whole.replace("\\", "/")
+    parts: list[str] = []
+    for part in whole.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    whole = "/" + "/".join(parts)
+    return whole.lower() if FOLDED else whole
+
+
+def rights_of(folder: str, guarded: list[str]) -> tuple[tuple[str, int], ...]:
+    """What may be done where: all in the own folder, reading where modules are.
+
+    From the guarded folders nothing is read, but from places of modules below them.
+    """
+    readable = [*filter(None, sys.path), "/dev/urandom", "/usr/share/zoneinfo"]
+    rights = {absolute(path): READ for path in readable}
+    rights |= {absolute(path): NONE for path in guarded}
+    rights |= {absolute(folder): WRITE, absolute(os.devnull): WRITE}
+    return tuple(sorted(rights.items(), key=lambda pair: -len(pair[0])))
+
+
+class Finder:
+    """The first to be asked for a module: it finds none, and refuses some."""
+
+    def __init__(self, allowed: frozenset[str]) -> None:
+        self.allowed = allowed
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        """Raise Refused for a module that is not Python's own, nor allowed."""
+        if name.partition(".")[0] not in self.allowed:
+            raise Refused(f"{name} may not be imported")
+
+
+def limit(memory: int, seconds: float) -> None:
+    """Set what the system can hold a process to; memory is limited on Linux only."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    wanted = {
+        "RLIMIT_CORE": 0,
+        # for what is left behind if the parent ends; the parent's clock is stricter
+        "RLIMIT_CPU": math.ceil(50 * seconds) + 10,
+        "RLIMIT_FSIZE": FILE_BYTES,
+        "RLIMIT_NOFILE": DESCRIPTORS,
+        "RLIMIT_NPROC": 0,
+    }
+    pages = "/proc/self/statm"
+    if os.path.exists(pages):
+        with open(pages) as file:
+            held = int(file.read().split()[0]) * resource.getpagesize()
+        wanted["RLIMIT_AS"] = held + memory
+    for name, most in wanted.items():
+        kind = getattr(resource, name, None)
+        if kind is not None:
+            hard = resource.getrlimit(kind)[1]
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(kind, (most, most))
+
+
+def no_thread(*_: Any, **__: Any) -> None:
+    """What starting a thread comes to."""
+    raise RuntimeError("threads cannot be started here")
+
+
+def seal(target: int, settings: dict[str, Any]) -> None:
+    """Close the ways out; `target` is where the parent listens."""
+    limit(settings["memory"], settings["seconds"])
+    for name in [x for x in sys.modules if x.partition(".")[0] in HIDDEN]:
+        del sys.modules[name]
+    loaded = {name.partition(".")[0] for name in sys.modules} - {"ctlearn", "runner"}
+    allowed = (sys.stdlib_module_names | loaded) - HIDDEN
+    sys.meta_path.insert(0, Finder(allowed))
+    # a warning and a traceback show lines of files that are not for reading
+    linecache.updatecache = lambda *_: []
+    for module in (_thread, threading):
+        for name in list(vars(module)):
+            if name.endswith(("start_new", "start_new_thread", "joinable_thread")):
+                setattr(module, name, no_thread)
+    kept = Kept(target, rights_of(settings["folder"], settings["guarded"]), [])
+    # nothing that the code can name leads here
+    del sys.modules[__name__]
+    del vars(sys.modules[__name__.rpartition(".")[0]])["fence"]
+    sys.addaudithook(functools.partial(hook, kept))

@@ -62,6 +62,8 @@ def _learn(given: argparse.Namespace) -> None:
     text = texts.own(given.text) if given.text else texts.plays()
     shape = Shape(*(getattr(given, name) for name in Shape._fields))
     run = Run(*(getattr(given, name) for name in Run._fields))
+    # what is held out is asked last; a text that is too short for it is refused first
+    texts.in_turn(text.held_out, run.T, most=1)
     with processes() as among:
         torch.manual_seed(run.seed)
         model = shape.build(len(text.alphabet))

@@ -37,19 +37,20 @@ def bits_by_place(
 
 
 @torch.no_grad()
-def bits_in_pieces(model: LanguageModel, part: Tensor, length: int) -> float:
-    """Bits a character of a text that is read once, `length` characters at a time.
+def bits_in_pieces(model: LanguageModel, part: Tensor, length: int) -> Tensor:
+    """Bits of each character but the first of a text that is read once, [n - 1].
 
-    The state goes from piece to piece, so that the length of pieces changes nothing.
+    It is read `length` characters at a time, and the state goes from piece to piece, so
+    that the length changes nothing.
     """
     device = model.embedding.weight.device
-    state, total = None, 0.0
+    state, told = None, []
     for piece in in_pieces(part, length):
         read = piece.to(device)[None]
         logits, state = model(read[:, :-1], state)
-        told = logits[0].float().log_softmax(-1).gather(1, read[0, 1:, None])
-        total -= told.double().sum().item()
-    return total / np.log(2) / (len(part) - 1)
+        shares = logits[0].float().log_softmax(-1)
+        told.append(-shares.gather(1, read[0, 1:, None])[:, 0].cpu())
+    return torch.cat(told) / np.log(2)
 
 
 def in_pieces(part: Tensor, length: int) -> Iterable[Tensor]:

@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torc
 from ctlearn.train.contestants import weights  # noqa: E402
 from ctlearn.train.kept import Kept  # noqa: E402
 from ctlearn.train.processes import Processes  # noqa: E402
-from ctlearn.train.run import Run, learn, optimiser, setting  # noqa: E402
-from ctlearn.train.text import of  # noqa: E402
+from ctlearn.train.run import Run, learn, nats, optimiser, setting, take  # noqa: E402
+from ctlearn.train.text import of, windows  # noqa: E402
 
 RUN = Run(steps=20, B=4, T=16, rate=1e-2)
 
@@ -51,6 +51,20 @@ def test_a_text_that_repeats_is_learned(shape, part):
     assert losses[-5:].mean() < 0.3
 
 
+def test_a_step_follows_gradients_that_are_no_longer_than_one(shape, part):
+    batch = windows(part, 4, 16, seed=0, step=0)
+
+    def length(model):
+        return torch.cat([w.grad.flatten() for w in model.parameters()]).norm().item()
+
+    plain, model = model_of(shape), model_of(shape)
+    wanted = nats(plain, batch).mean()
+    wanted.backward()
+    assert length(plain) > 1.5
+    assert take(0, model, optimiser(model), batch, RUN) == wanted
+    assert length(model) == pytest.approx(1, rel=1e-4)
+
+
 def test_gains_and_biases_do_not_decay(shape):
     groups = optimiser(model_of(shape)).param_groups
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
@@ -80,12 +94,11 @@ def test_a_run_goes_on_where_it_was_kept(shape, part, tmp_path):
     kept = Kept(tmp_path / "run", RUN, Processes())
     with pytest.raises(KeyboardInterrupt):
         learn(model_of(shape), part, RUN, keep=(kept, 5), show=broken)
-    (tmp_path / "run" / "part").mkdir()  # one that was being written
-    assert sorted(x.name for x in kept.folder.iterdir()) == [
-        "part",
-        "run.json",
-        "step-000010",
-    ]
+    assert {x.name for x in kept.folder.iterdir()} == {"run.json", "step-000010"}
+    # killed while one was written, before an older one was removed
+    (kept.folder / "part").mkdir()
+    (kept.folder / "part" / "stale").touch()
+    (kept.folder / "step-000005").mkdir()
     steps = []
     again = learn(
         model_of(shape, seed=1),
@@ -96,6 +109,8 @@ def test_a_run_goes_on_where_it_was_kept(shape, part, tmp_path):
     )
     assert steps == list(range(10, 20))
     assert torch.equal(again, whole)
+    assert {x.name for x in kept.folder.iterdir()} == {"run.json", "step-000020"}
+    assert not (kept.folder / "step-000020" / "stale").exists()
 
 
 def test_another_run_is_not_taken_up(tmp_path):

@@ -5,7 +5,7 @@
 Three runs go to folders below FOLDER, all by the same words: `copies`, then `sharded`,
 then `broken`. When STEP of the last is about to be taken, the process of rank 1 kills
 itself. All is done in float64, for training magnifies what is rounded: in float32 two
-right runs differ by some thousandths after thirty steps.
+right runs differ by some ten-thousandths after thirty steps.
 """
 
 import os

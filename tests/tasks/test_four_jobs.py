@@ -32,6 +32,18 @@ def test_what_was_told_last_is_wanted(name, draw):
         assert np.array_equal(latest(job, t), job.wanted[t])
 
 
+def test_any_pair_so_far_may_be_asked_for():
+    job = four_jobs.jobs(40)["recall"]
+    same = (job.q[:, :, None] == job.k[:, None]).all(axis=-1)
+    asked = same.argmax(axis=2)
+    ages = np.arange(four_jobs.T) - asked
+    assert same.any(axis=2).all()
+    # with forty draws at every token, both ends are met, and the middle is the mean
+    assert ages[:, 4].min() == asked[:, 4].min() == 0
+    assert ages.min() == 0
+    assert (ages - asked).mean() == pytest.approx(0, abs=0.6)
+
+
 def test_keys_return_in_one_job_only():
     for name, most in (("recall", four_jobs.T), ("rebinding", four_jobs.KEYS)):
         assert all(len(np.unique(k, axis=0)) == most for k in JOBS[name].k)
@@ -56,6 +68,7 @@ def test_the_sign_turns_with_the_first_key(draw):
         sign = 1 - 2 * job.k[t, 0]
         assert np.array_equal(job.wanted[t], sign * job.wanted[t - 1])
     assert not job.v[1:].any()
+    assert np.array_equal(job.wanted[0], job.v[0])
 
 
 def test_errors_are_between_nothing_and_silence():
@@ -100,6 +113,33 @@ def test_a_composed_memory_is_set_on_other_draws():
     gentle = four_jobs.composed_errors(Choices(schedule="batch"), tried, asked)
     assert gentle.shape == (2,)
     assert gentle.min() > 0.8
+
+
+def test_a_decay_that_helps_on_other_draws_is_kept():
+    tried, asked = (four_jobs.jobs(4, first=n)["rebinding"] for n in (9, 0))
+    stays, fades = (
+        four_jobs.composed_errors(Choices(objective="dot", control=c), tried, asked)
+        for c in ("none", "rate")
+    )
+    assert fades.mean() < stays.mean() - 0.05
+
+
+def test_rates_and_a_decay_are_set_and_sharpness_where_it_is_felt():
+    dials = {name: four_jobs.dials(m) for name, m in mechanisms().items()}
+    assert set(dials["gated_delta_rule"]) == {"beta", "log_decay"}
+    assert set(dials["softmax_attention"]) == {"sharpness"}
+    assert set(dials["momentum_delta_rule"]) == {"eta", "beta", "log_decay"}
+    assert 2.0 in dials["delta_rule"]["beta"]
+    assert 2.0 not in dials["gated_delta_rule"]["beta"]
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_error_is_that_of_the_dials_that_are_returned(name):
+    mechanism, job = mechanisms()["momentum_delta_rule"], JOBS[name]
+    least, dials = four_jobs.score(mechanism, job)
+    assert set(dials) == set(four_jobs.dials(mechanism))
+    said = four_jobs.answers(mechanism, job, dials)
+    assert least == pytest.approx(float(four_jobs.error(said, job.wanted)), abs=1e-12)
 
 
 def test_shares_of_one_axis_and_of_two_together():

@@ -34,17 +34,6 @@ export function compute({ overhead, speed, d, tokens, chunk_size }) {
 
 // ---------------------------------------------------------------- pictures
 
-function timeText(seconds) {
-  const units = [
-    [1, "s"],
-    [1e-3, "ms"],
-    [1e-6, "µs"],
-    [1e-9, "ns"],
-  ];
-  const [unit, name] = units.find(([unit]) => seconds >= 0.9995 * unit) ?? units[3];
-  return `${brief(seconds / unit)} ${name}`;
-}
-
 // Where the axes lie in a picture of this width; the drag reads them too.
 function axesOf({ totals, recurrent, parallel, sizes }, width) {
   const all = [...totals, recurrent, parallel];

@@ -183,6 +183,19 @@ function brief(x) {
   return `${digits.replace("-", "−")}·10${raised}`;
 }
 
+// Seconds in the largest unit of which there is one.
+function timeText(seconds) {
+  const units = [
+    [1, "s"],
+    [1e-3, "ms"],
+    [1e-6, "µs"],
+    [1e-9, "ns"],
+    [1e-12, "ps"],
+  ];
+  const [unit, name] = units.find(([unit]) => seconds >= 0.9995 * unit) ?? units[4];
+  return `${brief(seconds / unit)} ${name}`;
+}
+
 // The next of 1, 2, 5, 10, 20, ... above x: the top of an axis.
 function above(x) {
   const power = 10 ** Math.floor(Math.log10(Math.max(x, 1e-9)));
@@ -257,19 +270,26 @@ function joined(across, up) {
   return `M${across.map((x, i) => `${x} ${up[i]}`).join("L")}`;
 }
 
+// Places in rising order, moved apart by a gap: onward, and back again from `most`.
+function apart(places, gap, most = Infinity) {
+  const moved = [...places];
+  for (let i = 1; i < moved.length; i += 1) {
+    moved[i] = Math.max(moved[i], moved[i - 1] + gap);
+  }
+  for (let i = moved.length - 1; i >= 0; i -= 1) {
+    moved[i] = Math.min(moved[i], i + 1 < moved.length ? moved[i + 1] - gap : most);
+  }
+  return moved;
+}
+
 // Labels at the right end, moved apart where they would lie on each other: down, and
 // up again where the last would lie below `low`.
 function endLabels(parent, x, all, low = Infinity) {
-  const placed = [...all].sort((one, other) => one.y - other.y);
-  placed.forEach((one, i) => {
-    if (i) one.y = Math.max(one.y, placed[i - 1].y + 15);
+  const sorted = [...all].sort((one, other) => one.y - other.y);
+  const places = apart(sorted.map(({ y }) => y), 15, low);
+  sorted.forEach(({ text, role }, i) => {
+    write(parent, x, places[i] + 4, text, { class: role ? `x-fill-${role}` : "" });
   });
-  placed.reverse().forEach((one, i) => {
-    one.y = Math.min(one.y, i ? placed[i - 1].y - 15 : low);
-  });
-  for (const { y, text, role } of placed) {
-    write(parent, x, y + 4, text, { class: role ? `x-fill-${role}` : "" });
-  }
 }
 
 // A matrix: positive entries in the colour of a role, negative ones in ink with a minus

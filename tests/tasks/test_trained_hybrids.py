@@ -132,3 +132,18 @@ def test_errors_are_shares_of_what_is_asked():
     assert FIRST >= NEAR
     assert near.mean() == pytest.approx(2 * 5 / 6, rel=0.1)
     assert (rule > 1.5).all()
+
+
+def test_early_answers_are_not_trained_for(monkeypatch):
+    kind = MEMORIES["window"]
+    expected = trained_hybrids.train(kind, steps=2, batch=2, where=TWO)
+
+    def strange(n, generator):
+        drawn = draw(n, generator)
+        drawn.y[:, :FIRST] += 100
+        return drawn
+
+    monkeypatch.setattr(trained_hybrids, "draw", strange)
+    found = trained_hybrids.train(kind, steps=2, batch=2, where=TWO)
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, rtol=0, atol=0)

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torc
 from ctlearn.train import compare  # noqa: E402
 from ctlearn.train.compare import CONTESTANTS, SEEDS, Measured, Stored  # noqa: E402
 from ctlearn.train.contestants import Shape  # noqa: E402
+from ctlearn.train.evaluate import bits_by_place  # noqa: E402
 from ctlearn.train.run import Run  # noqa: E402
 from ctlearn.train.text import plays  # noqa: E402
 
@@ -51,6 +52,16 @@ def test_octaves_of_places():
     assert means == [7.5, 23.5, 47.5, 66.5]
 
 
+def test_what_was_held_out_is_measured_at_both_lengths(text, shape, monkeypatch):
+    monkeypatch.setattr(compare, "LONG", 64)
+    model = compare.trained(text, shape, SMALL)
+    found = compare.measure(model, text, SMALL)
+    short, long = (bits_by_place(model, text.held_out, T, most=256) for T in (16, 64))
+    assert found.bits == pytest.approx(short.mean().item())
+    whole = [long[:, span].mean().item() for span in (slice(16), slice(32, 64))]
+    assert [found.by_place[i] for i in (0, -1)] == pytest.approx(whole)
+
+
 def test_a_run_is_made_once_and_comes_again(text, shape, tmp_path, monkeypatch):
     monkeypatch.setattr(compare, "LONG", 64)  # the text is short
     file = tmp_path / "measured.json"
@@ -62,8 +73,10 @@ def test_a_run_is_made_once_and_comes_again(text, shape, tmp_path, monkeypatch):
     held["runs"]["hybrid"]["0.01"]["5"][0] = -1.0
     file.write_text(json.dumps(held))
     assert Stored(file, shape, SMALL).add(text, "hybrid", 0.01, 5).bits == -1.0
-    again = Stored(tmp_path / "other.json", shape, SMALL).add(text, "hybrid", 0.01, 5)
-    assert again == found
+    other = Stored(tmp_path / "other.json", shape, SMALL)
+    assert other.add(text, "hybrid", 0.01, 5) == found
+    for contestant, rate, seed in (("hybrid", 0.02, 5), ("hybrid", 0.01, 6)):
+        assert other.add(text, contestant, rate, seed).bits != found.bits
     with pytest.raises(ValueError, match="other settings"):
         Stored(file, shape, SMALL._replace(steps=4))
 

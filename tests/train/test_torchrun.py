@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
 
+from torch.distributed import checkpoint  # noqa: E402
+
 from ctlearn.train.kept import Kept  # noqa: E402
 from ctlearn.train.processes import Processes  # noqa: E402
 from ctlearn.train.run import Run, learn  # noqa: E402
@@ -84,6 +86,13 @@ def test_a_run_that_was_killed_ends_where_an_unbroken_one_does(together):
 def test_parts_of_weights_are_trained_as_copies_are(together):
     copies, sharded = (losses(together, name) for name in ("copies", "sharded"))
     assert (copies - sharded).abs().max() < 1e-4
+
+
+def test_each_process_keeps_a_part_of_weights_that_are_in_parts(together):
+    for name, parts in (("copies", 1), ("sharded", 2)):
+        kept = checkpoint.FileSystemReader(together / name / f"step-{2 * EVERY:06}")
+        stored = kept.read_metadata().state_dict_metadata["weights.embedding.weight"]
+        assert len(stored.chunks) == parts
 
 
 def test_one_process_goes_on_with_what_two_have_kept_in_parts(

@@ -59,6 +59,7 @@ TAKEN_FOR = {
     "maximum": "minimum",
     "minimum": "maximum",
     "argmax": "argmin",
+    "argmin": "argmax",
 }
 # of two arguments, the order matters
 ORDERED = {"outer", "solve", "append", "where"}

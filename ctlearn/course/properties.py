@@ -162,7 +162,7 @@ class Causal:
                 for name in self.by_token
             }
             first, second = (
-                _named(asked(x).value, exercise)[self.output][:cut]
+                _rows(_named(asked(x).value, exercise)[self.output])[:cut]
                 for x in (inputs, changed)
             )
             if not same(first, second):
@@ -178,13 +178,13 @@ class Causal:
 class PassesState:
     """Two calls, the state handed from the first to the second, equal one.
 
-    `state` is the name of an argument and of a value returned; `by_token` and `output`
-    are as for `Causal`, and a function need not have an `output`.
+    `states` are names of arguments and of values returned; `by_token` and `output` are
+    as for `Causal`, and a function need not have an `output`.
     """
 
     by_token: tuple[str, ...]
     output: str = "o"
-    state: str = "S"
+    states: tuple[str, ...] = ("S",)
     name: str = "a state can be handed on"
 
     def broken(self, asked: Asked, exercise: Exercise, rng: Rng) -> Broken | None:
@@ -195,21 +195,18 @@ class PassesState:
             rows = {name: inputs[name] for name in self.by_token}
             before = inputs | {name: x[:cut] for name, x in rows.items()}
             after = inputs | {name: x[cut:] for name, x in rows.items()}
-            whole = _named(asked(inputs).value, exercise)
             head = _named(asked(before).value, exercise)
-            handed = head[self.state]
-            # a state of another shape is told by `Values`, and cannot be handed on
-            if handed.shape != np.shape(
-                _named(_right(exercise, before), exercise)[self.state]
-            ):
+            right = _named(_right(exercise, before), exercise)
+            # what is no state is told by `Values`, and cannot be handed on
+            if any(_unlike(head[x], right[x]) for x in self.states):
                 return None
-            tail = _named(asked(after | {self.state: handed}).value, exercise)
-            agree = {self.state: same(tail[self.state], whole[self.state])}
+            whole = _named(asked(inputs).value, exercise)
+            handed = {name: _as(inputs[name], head[name]) for name in self.states}
+            tail = _named(asked(after | handed).value, exercise)
+            agree = {name: same(tail[name], whole[name]) for name in self.states}
             if self.output in exercise.returns:
-                pairs = (
-                    (head, whole[self.output][:cut]),
-                    (tail, whole[self.output][cut:]),
-                )
+                first, last = np.split(_rows(whole[self.output]), [cut])
+                pairs = (head, first), (tail, last)
                 agree[self.output] = all(same(x[self.output], y) for x, y in pairs)
             for name, agrees in agree.items():
                 if not agrees:
@@ -292,18 +289,17 @@ def same(found: Any, wanted: Any) -> bool:
     """Whether two values are equal to rounding; what is no number equals its like."""
     if found is None or wanted is None:
         return found is wanted
-    x, y = _array(found), _array(wanted)
-    if x.dtype.kind not in "biuf" or x.shape != y.shape:
+    if _unlike(found, wanted):
         return False
+    x, y = np.asarray(found), np.asarray(wanted)
     return bool(_close(x, y).all())
 
 
 def _fault(found: Any, wanted: Any) -> str | None:
-    x, y = _array(found), _array(wanted)
-    if x.dtype.kind not in "biuf":
-        return "holds no real numbers"
-    if x.shape != y.shape:
-        return f"has the shape {x.shape} where {y.shape} is asked for"
+    unlike = _unlike(found, wanted)
+    if unlike:
+        return unlike
+    x, y = np.asarray(found), np.asarray(wanted)
     if x.dtype.kind == "f" and x.dtype.itemsize < y.dtype.itemsize:
         return f"is {x.dtype} where the inputs are {y.dtype}"
     wrong = ~_close(x, y) | np.isnan(x)
@@ -313,6 +309,25 @@ def _fault(found: Any, wanted: Any) -> str | None:
     if x.ndim == 0:
         return what
     return f"{what}, first in row {np.argwhere(wrong)[0][0]} (counted from 0),"
+
+
+def _unlike(found: Any, wanted: Any) -> str | None:
+    """In which way a value cannot be compared with what is wanted."""
+    x, shape = _array(found), np.shape(wanted)
+    if x.dtype.kind not in "biuf":
+        return "holds no real numbers"
+    if x.shape != shape:
+        return f"has the shape {x.shape} where {shape} is asked for"
+    return None
+
+
+def _as(before: Any, value: Any) -> Any:
+    """A value to be handed on: a number where a number was given."""
+    return type(before)(value) if isinstance(before, int | float) else value
+
+
+def _rows(value: Any) -> np.ndarray:
+    return np.atleast_1d(_array(value))
 
 
 def _array(value: Any) -> np.ndarray:
@@ -344,9 +359,7 @@ def _named(value: Any, exercise: Exercise) -> Inputs:
     values = _each(value, exercise.returns)
     if values is None:
         values = tuple(np.empty(0) for _ in exercise.returns)
-    return dict(
-        zip(exercise.returns, map(np.atleast_1d, map(_array, values)), strict=True)
-    )
+    return dict(zip(exercise.returns, values, strict=True))
 
 
 def _outcome(asked: Asked, inputs: Inputs) -> Answer | None:

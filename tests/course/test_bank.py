@@ -10,15 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctlearn import systems
 from ctlearn.course.bank import exercises
 from ctlearn.course.exercise import from_text, text_of
+from ctlearn.course.judge import verdicts
 from ctlearn.course.mutants import mutants, survivors
 from ctlearn.course.properties import at_once, differs, examine, same
+from ctlearn.course.sandbox import Text
 from ctlearn.memory import decay_between
 from ctlearn.mixers import (
     delta_rule,
     gated_delta_rule,
     gated_linear_attention,
+    longhorn,
 )
 from ctlearn.tasks import recall, scans
 
@@ -52,6 +56,12 @@ BOOK = {
     "09.gated-step": gated_delta_rule.step,
     "09.gated-rule": gated_delta_rule.recurrent,
     "09.gated-chunk": gated_delta_rule.parallel,
+    "11.conjugate-gradients": lambda A, b, steps: systems.conjugate_gradients(
+        lambda x: x @ A, b[None], steps
+    )[0],
+    "11.one-hot": lambda k, v, beta, S: longhorn.step(
+        k, k, v, beta=np.full_like(v, beta), S=S
+    )[1],
 }
 
 each = pytest.mark.parametrize("exercise", IN_PROCESS.values(), ids=IN_PROCESS)
@@ -186,3 +196,24 @@ def test_the_reference_is_the_books(key):
     for inputs in drawn(exercise):
         mine = at_once(exercise.reference)(inputs).value
         assert differs(mine, BOOK[key](**inputs), exercise.returns) is None
+
+
+def handed_in(chapter, part):
+    """What the sandbox says of one part of all of a chapter's exercises, as text."""
+    asked = [x for x in IN_PROCESS.values() if x.chapter == chapter]
+    assert len({x.name for x in asked}) == len(asked)
+    text = "\n".join(["import numpy as np", *(getattr(x, part) for x in asked)])
+    return list(zip(asked, verdicts(asked, Text(text), seed=1), strict=True))
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapters_solutions_pass_in_the_sandbox(chapter):
+    """A solution is its text alone: nothing of the bank is within its reach."""
+    for _, verdict in handed_in(chapter, "solution"):
+        assert verdict.passed, verdict
+
+
+def test_stubs_do_not_pass_in_the_sandbox():
+    for exercise, verdict in handed_in(7, "stub"):
+        assert not verdict.passed
+        assert verdict.mistake == exercise.begins

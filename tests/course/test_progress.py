@@ -3,11 +3,12 @@
 import json
 import os
 
+import numpy as np
 import pytest
 
-from ctlearn.course import progress as kept
+from ctlearn.course import check, show
 from ctlearn.course.bank import exercises
-from ctlearn.course.progress import ProgressError, progress, record
+from ctlearn.course.progress import ProgressError, place, progress, record
 
 KEY = "07.strength"
 
@@ -76,7 +77,7 @@ def test_a_write_that_breaks_off_leaves_the_old_file(file, monkeypatch):
     def broken(number):
         raise OSError("no space left")
 
-    monkeypatch.setattr(kept.os, "fsync", broken)
+    monkeypatch.setattr(os, "fsync", broken)
     with pytest.raises(ProgressError, match="cannot be written"):
         record(KEY, False)
     assert file.read_bytes() == before
@@ -99,4 +100,39 @@ def test_it_is_in_the_home_folder_unless_named(monkeypatch):
     monkeypatch.delenv("CTLEARN_PROGRESS")
     monkeypatch.setenv("HOME", os.sep + "somewhere")
     monkeypatch.setenv("USERPROFILE", os.sep + "somewhere")
-    assert kept.place().parts[-3:] == ("somewhere", ".ctlearn", "progress.json")
+    assert place().parts[-3:] == ("somewhere", ".ctlearn", "progress.json")
+
+
+def write(k, v, beta, S):
+    return S - beta * np.outer(k, v - S.T @ k)
+
+
+def test_a_check_says_what_to_think_about_and_is_counted(file):
+    verdict = check(KEY, write)
+    assert (verdict.passed, verdict.mistake) == (False, "sign")
+    assert repr(verdict).startswith("Not yet. S is wrong")
+    assert progress()[KEY] == (1, None)
+    verdict = check(KEY, lambda k, v, beta, S: S + beta * np.outer(k, v - S.T @ k))
+    assert verdict.passed
+    assert progress()[KEY].solved
+
+
+def test_a_check_answers_even_if_progress_cannot_be_kept(file):
+    file.parent.mkdir()
+    file.write_text("{")
+    with pytest.warns(UserWarning, match="left as it is"):
+        assert not check(KEY, write).passed
+
+
+def test_a_key_that_there_is_not_is_told_with_those_near():
+    for asked in (show, lambda key: check(key, write)):
+        with pytest.raises(KeyError, match=r"07.strengths.*07.strength"):
+            asked("07.strengths")
+
+
+def test_show_tells_all_that_is_needed():
+    exercise = exercises()[KEY]
+    shown = show(KEY)
+    for part in (exercise.title, exercise.statement, exercise.stub):
+        assert part in shown
+    assert repr(shown) == shown._repr_markdown_() == shown

@@ -33,6 +33,8 @@ def test_it_learns_a_file_and_writes(tmp_path, shape, capsys):
     file_of = str(out / "model.safetensors")
     command.main(["write", file_of, "so it", "--n", "17", "--temperature", "0"])
     assert capsys.readouterr().out == "so it goes so it goes \n"
+    command.main(["write", file_of, "so it", "--n", "17", "--temperature", "9"])
+    assert not capsys.readouterr().out.startswith("so it goes so")
 
 
 def test_a_text_that_cannot_be_measured_is_refused_before_it_is_learned(

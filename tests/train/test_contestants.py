@@ -7,10 +7,12 @@ safetensors = pytest.importorskip(
     "safetensors.torch", reason='no safetensors: pip install "ctlearn[torch]"'
 )
 
+from ctlearn.layers.gated_delta_rule import GatedDeltaRule  # noqa: E402
 from ctlearn.train.contestants import (  # noqa: E402
     CONTESTANTS,
     Saved,
     Shape,
+    Window,
     carried_bytes,
     load,
     save,
@@ -43,6 +45,24 @@ def test_states_windows_and_the_hybrid_carry_the_same_at_any_length():
     assert after("windows", 15) < wanted
     # attention keeps 128 numbers a character and layer
     assert after("attention", 100) == 2 * 4 * (100 * 128 + 3 * 3 * 64)
+    assert after("states, no convolution", 100) == 2 * 4 * 2 * 32 * 32
+    assert after("attention, no convolution", 100) == 2 * 4 * 100 * 128
+
+
+@pytest.mark.parametrize("contestant", CONTESTANTS)
+def test_what_stands_around_a_memory_is_the_same_for_all(contestant):
+    around = {"qkv", "convolution", "norm", "gate", "out"}
+    if "no convolution" in contestant:
+        around.remove("convolution")
+    for block in Shape(contestant).build(A).hybrid.blocks:
+        parts = dict(block.mixer.named_children())
+        assert around <= set(parts) <= around | {"rate", "passing"}
+        assert isinstance(parts["norm"], torch.nn.RMSNorm)
+
+
+def test_a_hybrid_has_a_state_and_then_a_window():
+    kinds = [type(x.mixer) for x in Shape("hybrid").build(A).hybrid.blocks]
+    assert kinds == [GatedDeltaRule, Window]
 
 
 def test_a_model_survives_a_file(tmp_path):

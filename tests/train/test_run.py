@@ -29,7 +29,7 @@ def part():
 def test_the_rate_rises_and_falls():
     run = Run(steps=100, rate=2.0)
     rates = [run.rate_at(step) for step in range(101)]
-    assert rates[:5] == [0.4, 0.8, 1.2, 1.6, 2.0]
+    assert rates[:6] == [0.4, 0.8, 1.2, 1.6, 2.0, 2.0]
     assert all(a > b for a, b in pairwise(rates[5:]))
     assert rates[100] == pytest.approx(0)
     assert Run(steps=1, rate=2.0).rate_at(0) == 2.0
@@ -49,6 +49,15 @@ def test_a_text_that_repeats_is_learned(shape, part):
     losses = learn(model_of(shape), part, RUN._replace(steps=40))
     assert losses[0] == pytest.approx(math.log(3), abs=0.1)
     assert losses[-5:].mean() < 0.3
+
+
+def test_the_seed_of_a_run_sets_what_is_read(shape, part):
+    three = [
+        learn(model_of(shape), part, RUN._replace(steps=2, seed=seed))
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(three[0], three[1])
+    assert not torch.equal(three[0], three[2])
 
 
 def test_a_step_follows_gradients_that_are_no_longer_than_one(shape, part):

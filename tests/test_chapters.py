@@ -1,10 +1,17 @@
-"""What a chapter of the book must have: its parts in order, and numbers that it ran."""
+"""What a chapter of the book must have: its parts in order, and numbers that it ran.
 
+And what the pages beside the chapters take from them: numbers, sections, equations.
+"""
+
+import functools
 import re
 from pathlib import Path
 
 import nbformat
 import pytest
+from myst_parser.mdit_to_docutils.base import default_slugify
+
+from ctlearn.printed import pages
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -124,25 +131,35 @@ def lint_paragraphs(notebook):
             yield f"{words} words in a paragraph: {paragraph[:60]!r}"
 
 
+DECIMAL = r"(?<![\w.])\d+\.\d+(?:e[-+]?\d+)?"
+NO_PROSE = r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$"  # code, where a link leads, formulas
+
+
+def known_numbers(cells):
+    """The numbers that cells print, and the decimals that they set."""
+    code = [c for c in cells if c.cell_type == "code"]
+    number = r"\d*\.?\d+(?:e[-+]?\d+)?"
+    shown = {float(x) for c in code for x in re.findall(number, printed(c))}
+    return shown, {float(x) for c in code for x in re.findall(DECIMAL, c.source)}
+
+
+def unprinted(prose, known, number=DECIMAL):
+    """The numbers of a text that no cell prints, rounds to or sets."""
+    shown, given = known
+    for found in re.findall(number, re.sub(NO_PROSE, " ", prose)):
+        places = len(found.partition(".")[2])
+        value = float(found)
+        near = any(abs(x - value) <= 0.5001 * 10**-places for x in shown)
+        if not near and value not in given:
+            yield found
+
+
 def lint_numbers(notebook):
     """A decimal in the prose was printed by a cell, set in one, or is cited."""
-    code = [c for c in notebook.cells if c.cell_type == "code"]
-    decimal = r"(?<![\w.])\d+\.\d+(?:e[-+]?\d+)?"
-    shown = {
-        float(x)
-        for c in code
-        for x in re.findall(r"\d*\.?\d+(?:e[-+]?\d+)?", printed(c))
-    }
-    given = {float(x) for c in code for x in re.findall(decimal, c.source)}
+    known = known_numbers(notebook.cells)
     for paragraph in paragraphs(notebook):
-        if "{cite" in paragraph:
-            continue
-        prose = re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", " ", paragraph)
-        for number in re.findall(decimal, prose):
-            places = len(number.partition(".")[2])
-            value = float(number)
-            near = any(abs(x - value) <= 0.5001 * 10**-places for x in shown)
-            if not near and value not in given:
+        if "{cite" not in paragraph:
+            for number in unprinted(paragraph, known):
                 yield f"no cell prints {number}: {paragraph[:60]!r}"
 
 
@@ -178,6 +195,110 @@ def test_the_page_of_questions_names_sections_that_are_there():
     for chapter, section in named:
         known = heading(re.escape(section) + "$")
         assert any(known(cell) for cell in cells[chapter]), section
+
+
+def page(name):
+    """The text of a page beside the chapters."""
+    return (ROOT / "book" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def linked(text):
+    """The chapters to which a text has links."""
+    return set(re.findall(r"\(\.\./notebooks/(\w+)\.ipynb", text))
+
+
+def lint_quotes(text):
+    """A number of the closing page is printed in a chapter that its paragraph links."""
+    cells = {
+        path.stem: nbformat.read(path, as_version=4).cells
+        for path in CHAPTERS
+        if path.stem in linked(text)
+    }
+    for paragraph in re.split(r"\n\s*\n", text):
+        known = known_numbers([c for name in linked(paragraph) for c in cells[name]])
+        prose = re.sub(r"[Cc]hapter \d+", "", paragraph)
+        for number in unprinted(prose, known, r"(?<![\w.])\d+(?:\.\d+)?"):
+            yield f"no cell prints {number}: {paragraph[:60]!r}"
+
+
+@functools.cache
+def sections(path):
+    """What is said under every heading of a chapter or page, by its place in a link."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        cells = nbformat.reads(text, as_version=4).cells
+        text = "\n\n".join(c.source for c in cells if c.cell_type == "markdown")
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    found = list(re.finditer(r"^(#+) (.+)$", text, re.MULTILINE))
+    under = {}
+    for i, head in enumerate(found):
+        after = [f.start() for f in found[i + 1 :] if len(f[1]) <= len(head[1])]
+        end = after[0] if after else len(text)
+        under[default_slugify(head[2])] = text[head.start() : end].lower()
+    return under
+
+
+def speaks(section, term):
+    """Whether each word of a term, but what is in brackets, begins like one there."""
+    words = re.findall(r"[^\W\d_]{3,}|\d+", term.partition(" (")[0].lower())
+    return all(re.search(rf"\b{word[:5]}", section) for word in words)
+
+
+def lint_terms(text):
+    """Each entry of the index leads to sections that speak of it, or to an entry."""
+    entries = dict(re.findall(r"^([^\s:#].*)\n  (\S.*)$", text, re.MULTILINE))
+    see = {a: b for a, b in entries.items() if b.startswith("See ")}
+    link = r"(?:Chapter (\d+), )?\[(\d*)\]\(([^)#]+)#([^)]+)\)"
+    for term, line in entries.items():
+        names = [term, *(a for a, b in see.items() if f"`{term}`" in b)]
+        links = re.findall(link, line)
+        if term in see and not any(line == f"See {{term}}`{b}`." for b in entries):
+            yield f"{term}: {line} There is no such entry."
+        if term not in see and not links:
+            yield f"{term}: leads nowhere"
+        for chapter, number, file, slug in links:
+            path = (ROOT / "book" / file).resolve()
+            if (chapter or number) not in ("", path.stem[:2].lstrip("0")):
+                yield f"{term}: {file} is not chapter {chapter or number}"
+            section = sections(path).get(slug)
+            if section is None:
+                yield f"{term}: {file} has no section {slug}"
+            elif not any(speaks(section, name) for name in names):
+                yield f"{term}: {file}#{slug} does not speak of it"
+
+
+def test_the_closing_page_quotes_what_chapters_print():
+    assert list(lint_quotes(page("closing"))) == []
+
+
+def test_every_term_leads_to_where_it_is_spoken_of():
+    assert list(lint_terms(page("terms"))) == []
+
+
+def test_the_summary_and_the_index_leave_no_chapter_out():
+    labels = re.findall(r"^((?:def|eq)-[\w-]+): ", page("summary"), re.MULTILINE)
+    assert len(labels) == len(set(labels))
+    every = {path.stem for path in CHAPTERS}
+    assert {pages.printed()[label].file.stem for label in labels} == every
+    assert linked(page("terms")) == every
+
+
+@pytest.mark.parametrize(
+    ("lint", "name", "right", "wrong", "complaint"),
+    [
+        (lint_quotes, "closing", "it holds 7.2", "it holds 7.9", "prints 7.9"),
+        (lint_quotes, "closing", "holds 117 (", "holds 1170 (", "prints 1170"),
+        (lint_terms, "terms", "#the-wall", "#the-fence", "no section the-fence"),
+        (lint_terms, "terms", "#the-wall", "#the-code", "does not speak of it"),
+        (lint_terms, "terms", "`delta rule`", "`rule`", "There is no such entry"),
+        (lint_terms, "terms", "Chapter 4, ", "Chapter 5, ", "is not chapter 5"),
+    ],
+)
+def test_a_slip_on_a_page_is_named(lint, name, right, wrong, complaint):
+    text = page(name)
+    assert right in text
+    found = list(lint(text.replace(right, wrong)))
+    assert any(complaint in problem for problem in found), found
 
 
 def without(text):

@@ -94,6 +94,16 @@ def visit_equation(self: HTML5Translator, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+class equation_badges(nodes.General, nodes.Inline, nodes.Element):
+    """The badges of an equation, by its `label`, on a page that repeats it."""
+
+
+def visit_badges(self: HTML5Translator, node: equation_badges) -> None:
+    """The same badges as beside the equation itself."""
+    self.body.append(" ".join(badges(self, node["label"])))
+    raise nodes.SkipNode
+
+
 def badges(self: HTML5Translator, label: str) -> list[str]:
     """The badges of one label, as HTML."""
     app = self.builder.app
@@ -128,4 +138,5 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.setup_extension("ledger")
     app.connect("env-updated", check)
     app.add_node(nodes.math_block, override=True, html=(visit_equation, None))
+    app.add_node(equation_badges, html=(visit_badges, None))
     return {"parallel_read_safe": False, "parallel_write_safe": True}

@@ -1,6 +1,7 @@
 """Each rule of the book has a gate, and each gate stops what is planted before it."""
 
 import json
+import re
 
 import pytest
 
@@ -111,6 +112,33 @@ def test_a_sound_book_passes_and_wears_its_badges(tiny_book, built):
     assert 'href="bibliography.html#' in ledger
 
 
+APART = {
+    "index.md": "# Front\n\nA page.\n",
+    "ledger.md": LEDGER_PAGE,
+    "bibliography.md": BIBLIOGRAPHY,
+    "book/chapter.md": CHAPTER,
+}
+SUMMARY = """# Summary
+
+All of it.
+
+```{key-equations}
+eq-read: What is asked, of $S_t$.
+```
+"""
+
+
+def test_a_summary_has_the_formula_of_the_chapter_and_its_badge(tiny_book, built):
+    done = tiny_book(APART | {"summary.md": SUMMARY}, [entry()])
+    assert done.returncode == 0, done.stdout + done.stderr
+    chapter, summary = built("book/chapter.html"), built("summary.html")
+    _write, read = re.findall(r"\\\[.*?\\\]", chapter, re.DOTALL)
+    assert read in summary
+    assert 'href="book/chapter.html#equation-eq-read">(' in summary
+    assert 'href="ledger.html#ledger-read"' in summary
+    assert "What is asked, of" in summary
+
+
 PLANTED = {
     "an equation that no check claims": (
         {"index.md": CHAPTER},
@@ -137,6 +165,11 @@ PLANTED = {
         {"index.md": CHAPTER + "\n[here](nowhere.md)\n"},
         [entry()],
         "nowhere.md",
+    ),
+    "a summary of an equation that is nowhere": (
+        {"summary.md": SUMMARY.replace("eq-read", "eq-gone")},
+        [entry()],
+        "no page has the equations eq-gone",
     ),
     "an equation reference to nowhere": (
         {"index.md": CHAPTER + "\n{eq}`eq-gone`\n"},

@@ -34,10 +34,11 @@ def violations(page, axe):
     ]
 
 
-# A row of a table, a formula or code goes if what stood before it has all the kinds of
-# element that it has: axe would say of it what it says of them. A kind is a tag, class
-# and style, the names of all attributes, whether there is text, and the kinds of all
-# that it stands in. Of a formula's parts those count that have their own colour.
+# A row of a table, a formula, code, an entry of the summary or a letter of the index goes
+# if what stood before it has all the kinds of element that it has: axe would say of it
+# what it says of them. A kind is a tag, class and style, the names of all attributes,
+# whether there is text, and the kinds of all that it stands in. Of a formula's parts
+# those count that have their own colour.
 REPEATED = """() => {
     const own = e => [
         e.tagName, e.getAttribute("class"), e.getAttribute("style"),
@@ -49,7 +50,8 @@ REPEATED = """() => {
         if (!kinds.has(e)) kinds.set(e, `${kind(e.parentElement)} ${own(e)}`);
         return kinds.get(e);
     };
-    const parts = "article :is(tbody tr, .math, .highlight pre > span, .highlight pre)";
+    const parts = `article :is(tbody tr, .math, .highlight pre > span, .highlight pre,
+        .key-equation, dl.glossary)`;
     for (const part of document.querySelectorAll(parts)) {
         const inner = part.querySelectorAll(":not(mjx-container *), [class*=ctl-]");
         const here = [part, ...inner].map(kind);
@@ -326,3 +328,24 @@ def test_print_unfolds_and_leaves_the_machinery_out(visit):
     assert not browser.page.locator(".bd-sidebar-primary").is_visible()
     assert not browser.page.locator(".bd-header-article").is_visible()
     assert browser.page.locator("article h1").is_visible()
+
+
+# formulas that reach beyond the column that they stand in
+BEYOND = """() => {
+    const right = place => place.getBoundingClientRect().right;
+    const boxes = [...document.querySelectorAll(".key-equation .math")];
+    const out = boxes.filter(b => right(b.querySelector("mjx-math")) > right(b) + 1);
+    return [boxes.length, out.map(box => box.textContent.slice(0, 80))];
+}"""
+
+
+def test_the_summary_prints_on_three_sides_with_every_formula_in_its_column(visit):
+    # as wide as A4 between the margins of the summary
+    browser = visit(width=718)
+    browser.open("book/summary.html")
+    pdf = browser.page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 3
+    browser.page.emulate_media(media="print")
+    written, beyond = browser.page.evaluate(BEYOND)
+    assert written > 50
+    assert beyond == []

@@ -101,8 +101,8 @@ def kernels_in(cells: Cells) -> Iterator[ast.FunctionDef | ast.Assign]:
             continue
         for statement in body:
             match statement:
-                case ast.FunctionDef(decorator_list=[_, *_]):
-                    if "jit" in ast.unparse(statement.decorator_list[0]):
+                case ast.FunctionDef(decorator_list=decorators):
+                    if "jit" in " ".join(map(ast.unparse, decorators)):
                         yield statement
                 case ast.Assign([ast.Name()], ast.Call(called, [ast.Constant()], [])):
                     if ast.unparse(called) == "tl.constexpr":

@@ -20,6 +20,16 @@ DTYPES = {np.dtype(code).newbyteorder("<").str: np.dtype(code) for code in CODES
 # Bytes of JSON in a message: what holds a thousand names and no million lists.
 HEAD = 2**20
 
+# What may come of bytes that are no message.
+_FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
 
 class Unfit(Exception):
     """A value that cannot be sent; the message says what it is."""
@@ -81,15 +91,15 @@ def described(value: Any) -> str:
 def unpack(data: bytes) -> Any:
     """The value of packed bytes; raises ValueError whatever else they are."""
     size = int.from_bytes(data[:8], "big")
-    if len(data) < 8 or size > min(HEAD, len(data) - 8):
-        raise ValueError("no message")
-    parts = memoryview(data)[8 + size :]
     try:
-        value, rest = _value(json.loads(data[8 : 8 + size]), parts)
-    except (ArithmeticError, LookupError, TypeError, RecursionError) as error:
-        raise ValueError("no message") from error
-    if len(rest):
-        raise ValueError("a message and more")
+        if len(data) < 8 or size > min(HEAD, len(data) - 8):
+            raise ValueError("too short for what it tells")
+        tree = json.loads(data[8 : 8 + size])
+        value, rest = _value(tree, memoryview(data)[8 + size :])
+        if len(rest):
+            raise ValueError("longer than it tells")
+    except _FAULTS as error:
+        raise ValueError(f"no message: {error}") from error
     return value
 
 

@@ -28,6 +28,7 @@ class Submission:
         sys.modules["submission"] = self.module
         self.only: Any = None
         self.files: dict[str, str] = {}
+        self.futures: list[ast.stmt] = []
         self.stopped: list[tuple[str, str]] = []
 
     def load(self, payload: dict[str, Any]) -> None:
@@ -54,10 +55,11 @@ class Submission:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             self.stopped.append(self.told(error))
             return
-        futures = [x for x in body if isinstance(x, ast.ImportFrom)]
-        futures = [x for x in futures if x.module == "__future__"]
         for statement in body:
-            tree = ast.Module([*futures, statement], [])
+            if isinstance(statement, ast.ImportFrom):
+                # from here on they hold, in the cells that follow, too
+                self.futures += [statement] * (statement.module == "__future__")
+            tree = ast.Module([*self.futures, statement], [])
             try:
                 code = compile(tree, file, "exec", dont_inherit=True)
                 exec(code, vars(self.module))
@@ -91,7 +93,9 @@ class Submission:
         if not self.stopped:
             return "missing", says
         kind, first = self.stopped[0]
-        return ("missing" if kind == "error" else kind), f"{says} {first}"
+        # a text may define others in spite of what stopped; a pickle holds only one
+        refused = kind == "forbidden" and not self.files
+        return ("forbidden" if refused else "missing"), f"{says} {first}"
 
     def told(self, error: BaseException) -> tuple[str, str]:
         """The kind of an exception, and a sentence that says what and where it was."""

@@ -1,0 +1,176 @@
+"""Kernel exercises: of a submission only kernels are run, and they must compute."""
+
+import inspect
+
+import pytest
+
+pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
+pytest.importorskip("triton", reason='no Triton: pip install "ctlearn[torch]" on Linux')
+import os
+
+from ctlearn.course import judge, kernels
+from ctlearn.course.exercise import Exercise, Stopped
+from ctlearn.course.kernels import KernelBox
+from ctlearn.course.sandbox import Function, Limits, Text
+from ctlearn.kernels import puzzle_solutions
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("puzzles are judged in the interpreter", allow_module_level=True)
+
+# A kernel's first launch imports more of Triton.
+LIMITS = Limits(seconds=10)
+SOLUTIONS = inspect.getsource(puzzle_solutions)
+FADE = inspect.getsource(puzzle_solutions.fade.fn)
+FIRST = "def fade(x, g, y, T, d, C: tl.constexpr, D: tl.constexpr):"
+
+
+def changed(old, new):
+    """The solution of fade with one thing in it changed."""
+    assert FADE.count(old) == 1
+    return FADE.replace(old, new)
+
+
+# What is handed in, whether it passes, and a word of what is said.
+CASES = {
+    "the solution": (FADE, True, "Right at"),
+    "among code that would stop": (
+        f"raise SystemExit\nimport nobody\n{FADE}\nopen('ran', 'w')\ndef half(:",
+        False,
+        "no function fade",
+    ),
+    "among code that would stop, but can be read": (
+        f"raise SystemExit\nimport nobody\n{FADE}\nopen('ran', 'w')",
+        True,
+        "Right at",
+    ),
+    "with a helper and a constant": (
+        "ONE = tl.constexpr(1)\n"
+        "@triton.jit\ndef risen(x):\n    return tl.exp(x) * ONE\n"
+        + changed("tl.exp(", "risen("),
+        True,
+        "Right at",
+    ),
+    "the last of two counts": (
+        FADE + changed("kept[:, None] * tile", "tile"),
+        False,
+        "y is wrong",
+    ),
+    "nothing": ("", False, "no function fade"),
+    "a plain function": (FADE.replace("@triton.jit\n", ""), False, "no function fade"),
+    "writes nothing": (f"@triton.jit\n{FIRST}\n    pass", False, "nothing is written"),
+    "asks the reference": (
+        "from ctlearn.kernels import puzzles\n"
+        f"@triton.jit\n{FIRST}\n    puzzles.faded(x, g)",
+        False,
+        "cannot use puzzles",
+    ),
+    "imports": (
+        f"@triton.jit\n{FIRST}\n    import os",
+        False,
+        "has no import",
+    ),
+    "a second decorator": (f"@print\n{FADE}", False, "nothing else"),
+    "a decorator that is called": (
+        changed("@triton.jit", "@triton.jit(print(1))"),
+        False,
+        "nothing else",
+    ),
+    "a default that is called": (
+        changed("D: tl.constexpr)", "D: tl.constexpr = print(1))"),
+        False,
+        "numbers for defaults",
+    ),
+    "an annotation that is called": (
+        changed("T, d, C", "T: print(1), d, C"),
+        False,
+        "no annotation",
+    ),
+    "what it returns is called": (
+        changed("D: tl.constexpr):", "D: tl.constexpr) -> print(1):"),
+        False,
+        "no annotation",
+    ),
+    "any number of arguments": (
+        "@triton.jit\ndef fade(*a, C: tl.constexpr, D: tl.constexpr):\n    pass",
+        False,
+        "names all",
+    ),
+    "Triton's own compiler": (
+        changed("rows = ", "triton.compile(x)\n    rows = "),
+        False,
+        "triton.compile",
+    ),
+    "another language": (
+        f"tl = tl.constexpr(3)\n{changed('tl.exp(', 'tl.core.print(')}",
+        False,
+        "cannot use tl.core",
+    ),
+    "a helper that is no kernel": (
+        "@triton.jit\n@print\ndef risen(x):\n    return tl.exp(x)\n"
+        + changed("tl.exp(", "risen("),
+        False,
+        "cannot use risen",
+    ),
+    "brackets": ("(" * 10**5, False, "no function fade"),
+    "stops": (
+        changed("rows = ", "tl.static_assert(C < 0)\n    rows = "),
+        False,
+        "stops",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def box():
+    with KernelBox(Text(""), LIMITS) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_text_is_judged_by_the_kernel_in_it(case, box):
+    text, passed, word = CASES[case]
+    box.submission = Text(text)
+    box.renew()
+    found = box.examine("fade", 0)
+    assert found[0] == passed, found
+    assert word in found[1], found
+
+
+def test_a_kernel_of_a_session_goes_with_what_it_calls(box):
+    box.submission = Function(puzzle_solutions.chunk)
+    box.renew()
+    name, cells = kernels.texts(box.submission, "any")
+    assert (name, len(cells)) == ("chunk", 2)
+    assert box.examine("chunk", 0)[0]
+    with pytest.raises(Stopped, match=r"with @triton\.jit"):
+        kernels.texts(Function(fade), "any")
+
+
+def fade(x, g):
+    """What a statement shows: the kernel itself has other arguments."""
+
+
+def test_a_kernel_is_judged_like_any_exercise_and_an_endless_one_stops(box):
+    exercise = Exercise(
+        key="18.fade",
+        title="Fade",
+        statement="Fade it.",
+        reference=fade,
+        returns=("y",),
+        draw=lambda rng, sizes: {},
+        shapes=(),
+        properties=(),
+        mistakes=(),
+        hint="Mask what is too much.",
+        minutes=1,
+        marks=1,
+        puzzle="fade",
+    )
+    endless = changed("rows = ", "while True:\n        pass\n    rows = ")
+    found = []
+    for text in (FADE, FADE.replace("mask=inside", "mask=None"), endless):
+        box.submission = Text(text)
+        box.left = 1.5
+        found.append(judge.verdict_on(exercise, box, 0))
+    assert [v.kind for v in found] == ["passed", "wrong", "time"]
+    assert [v.hint for v in found] == ["", exercise.hint, exercise.hint]

@@ -1,0 +1,162 @@
+"""The judge: what is right passes, what is wrong is told and recognised."""
+
+import re
+
+import numpy as np
+import pytest
+
+from ctlearn.course import judge, sandbox
+from ctlearn.course.bank import exercises
+from ctlearn.course.exercise import Exercise, Mistake, slip, text_of
+from ctlearn.course.properties import Untouched, Values
+from ctlearn.course.sandbox import Function, Limits, Text
+
+LIMITS = Limits(seconds=0.5, memory=2**28, output=2**20)
+
+
+def plus(x):
+    """One more than x [n]."""
+    return x + 1
+
+
+def exercise(uses=(), draw=lambda rng, sizes: {"x": rng.normal(size=sizes["n"])}):
+    """The exercise to add one."""
+    return Exercise(
+        key="00.plus",
+        title="One more",
+        statement="Add one.",
+        reference=plus,
+        returns=("y",),
+        draw=draw,
+        shapes=({"n": 3}, {"n": 1}),
+        properties=(Values(), Untouched()),
+        mistakes=(Mistake("sign", slip(plus, ("+", "-")), "Which way is up?"),),
+        hint="Count.",
+        minutes=1,
+        marks=1,
+        uses=uses,
+    )
+
+
+def test_a_verdict_says_what_is_lacking_and_what_to_think_about():
+    wanted = exercise()
+    minus = text_of(wanted.mistakes[0].function)
+    sine = "import numpy as np\ndef plus(x): return np.sin(x)"
+    right, sign, other = (
+        judge.judge(wanted, Text(text), limits=LIMITS)
+        for text in (text_of(plus), minus, sine)
+    )
+    assert right == ("00.plus", True, "passed", "Right at n = 3; n = 1.", "", "")
+    assert repr(right) == "Passed. Right at n = 3; n = 1."
+    says = "y is wrong, first in row 0 (counted from 0), at n = 3."
+    assert sign[1:] == (False, "wrong", says, "Which way is up?", "sign")
+    assert other[1:] == (False, "wrong", says, "Count.", "")
+    assert repr(other) == f"Not yet. {says}\nCount."
+
+
+def test_inputs_are_new_each_time_unless_they_are_seeded():
+    drawn = []
+
+    def draw(rng, sizes):
+        drawn.append(rng.normal(size=sizes["n"]))
+        return {"x": drawn[-1]}
+
+    for seed in (1, 1, None, None):
+        # memorised answers are of no use: none of the inputs comes again
+        judge.judge(exercise(draw=draw), Text(text_of(plus)), seed, LIMITS)
+    runs = np.array([x[0] for x in drawn]).reshape(4, -1)
+    assert (runs[0] == runs[1]).all()
+    assert len(np.unique(runs[1:])) == runs[1:].size
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The children that were started, as they come."""
+    children = []
+
+    class Counted(sandbox.Child):
+        def __init__(self, *arguments):
+            children.append(self)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(sandbox, "Child", Counted)
+    return children
+
+
+def test_one_process_serves_several_exercises_until_it_is_stopped(started):
+    text = "import os\ncalls = []\ndef plus(x):\n    calls.append(0)\n"
+    text += "    if len(calls) == 9: os._exit(0)\n    return x + 1\n"
+    wanted = [exercise(), exercise(), exercise(), exercise(uses=("ctlearn.scalars",))]
+    found = list(judge.verdicts(wanted, Text(text), limits=LIMITS))
+    # eight calls each: the ninth of the first process ends it, and nobody else
+    assert [v.kind for v in found] == ["passed", "crash", "passed", "passed"]
+    assert len(started) == 3
+    assert all(child.process.returncode is not None for child in started)
+
+
+def test_what_stops_while_it_is_loaded_is_not_tried_again(started):
+    found = list(
+        judge.verdicts([exercise()] * 3, Text("while True: pass"), None, LIMITS)
+    )
+    assert [v.kind for v in found] == ["time"] * 3
+    assert len(started) == 1
+
+
+# Answers that somebody else than the runner sends, in the name of the message that is
+# being answered.
+FORGED = """
+import sys
+import numpy as np
+from runner.messages import pack
+
+def plus(x):
+    frame = sys._getframe()
+    while "asked" not in frame.f_locals:
+        frame = frame.f_back
+    token, channel = frame.f_locals["asked"]["to"], frame.f_locals["channel"]
+    packed = pack(ANSWER)
+    channel.send(pack({"to": token, "changed": "", "packed": packed}))
+    return x + 1
+"""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "{'value': [[1], [1, 2]], 'inputs': {}}",
+        "{'value': x + 1, 'inputs': {'x': [x]}}",
+        "{'value': x + 1, 'inputs': 3}",
+        "{'value': x + 1, 'inputs': {'x': x}}",
+        "7",
+    ],
+)
+def test_an_answer_that_the_runner_did_not_send_is_refused(answer):
+    text = FORGED.replace("ANSWER", answer)
+    verdict = judge.judge(exercise(), Text(text), limits=LIMITS)
+    assert (verdict.passed, verdict.kind) == (False, "forbidden"), verdict
+
+
+KEY = "07.delta-step"
+
+
+def test_a_session_that_replaced_names_is_judged_from_apart(monkeypatch):
+    step = exercises()[KEY].reference
+
+    def mine(q, k, v, beta, S):
+        return 0 * q, 0 * S
+
+    def right(q, k, v, beta, S):
+        S = S + beta * np.outer(k, v - S.T @ k)
+        return S.T @ q, S
+
+    # with this, the reference itself returns zeros
+    monkeypatch.setitem(step.__globals__, "np", None)
+    monkeypatch.setattr(np, "outer", lambda *_: 0)
+    monkeypatch.setattr(np, "abs", lambda x: np.zeros(1))
+    wrong, passed = (
+        judge.apart(KEY, Function(f), limits=LIMITS) for f in (mine, right)
+    )
+    assert (wrong.passed, wrong.kind, passed.passed) == (False, "wrong", True)
+    assert not re.search(r"\d\.\d", wrong.says)
+    with pytest.raises(KeyError):
+        judge.apart("00.none", Function(mine))

@@ -1,0 +1,359 @@
+"""The child process: what goes in and out, and what is around it."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from ctlearn import memory
+from ctlearn.course import sandbox
+from ctlearn.course.exercise import Stopped
+from ctlearn.course.runner import fence
+from ctlearn.course.runner.messages import CODES, TooMuch, Unfit, pack, unpack
+from ctlearn.course.runner.submission import Submission
+from ctlearn.course.sandbox import File, Function, Limits, Sandbox, Text
+
+LIMITS = Limits(seconds=5, memory=2**28, output=2**20)
+
+numbers = arrays.arrays(
+    st.sampled_from([np.dtype(code) for code in CODES]),
+    arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3),
+)
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.complex_numbers()
+    | st.text(max_size=4)
+    | st.binary(max_size=4)
+    | numbers
+)
+values = st.recursive(
+    plain,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+def alike(x, y):
+    """Whether two values are of the same types and hold the same."""
+    if type(x) is not type(y):
+        return False
+    if isinstance(x, np.ndarray):
+        same = x.dtype == y.dtype and x.shape == y.shape
+        return same and x.tobytes() == y.tobytes()
+    if isinstance(x, list | tuple):
+        return len(x) == len(y) and all(map(alike, x, y))
+    if isinstance(x, dict):
+        return list(x) == list(y) and all(map(alike, x.values(), y.values()))
+    return repr(x) == repr(y)
+
+
+@given(values)
+@settings(max_examples=60, deadline=None)
+def test_a_message_arrives_as_it_was_sent(value):
+    assert alike(unpack(pack(value)), value)
+
+
+@given(values, st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_damaged_message_is_a_value_or_no_message(value, data):
+    damaged = bytearray(pack(value))
+    at = data.draw(st.integers(0, len(damaged) - 1))
+    damaged[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    try:
+        pack(unpack(bytes(damaged)))
+    except ValueError as error:
+        assert str(error).startswith("no message")  # noqa: PT017
+
+
+HEADS = (
+    b"",
+    b"[" * 10**5,
+    b'{"array": ["|O", [1]]}',
+    b'{"array": ["<f8", [-1, -8]]}',
+    b'{"array": ["<f8", [0, 1e400]]}',
+    b'{"array": ["<f8", 3]}',
+    b'{"array": []}',
+    b'{"bytes": -1}',
+    b'{"bytes": 1.5}',
+    b'{"complex": ["a", 1]}',
+    b'{"dict": {"a": 1}}',
+    b'{"dict": [[1]]}',
+    b'{"tuple": 3}',
+    b'{"other": 3}',
+    b"9" * 5000,
+)
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head[:24].decode())
+def test_what_is_no_message_is_a_value_error(head):
+    with pytest.raises(ValueError, match="no message"):
+        unpack(len(head).to_bytes(8, "big") + head)
+
+
+def test_what_cannot_be_sent_is_told():
+    for value in (object(), np.full(2, None), np.ma.array([1.0]), {1: {2}}):
+        with pytest.raises(Unfit, match=r"^a(n array of object| value of the type)"):
+            pack(value)
+    with pytest.raises(TooMuch):
+        pack(np.broadcast_to(1.0, (10**9, 10**9)), limit=10**6)
+    with pytest.raises(TooMuch):
+        pack(list(range(10**6)))
+
+
+def kept(rights):
+    """A fence's knowledge of these rights."""
+    return fence.Kept(0, tuple(sorted(rights.items(), key=lambda x: -len(x[0]))), [])
+
+
+def test_the_longest_folder_that_fits_decides():
+    rights = kept({"/a": fence.READ, "/a/b": fence.NONE, "/a/b/c": fence.WRITE})
+    expected = {
+        "/a/x": fence.READ,
+        "/a": fence.READ,
+        "/ab": fence.NONE,
+        "/a/b/x": fence.NONE,
+        "/a/b/c/x": fence.WRITE,
+        "/a/b/c/../x": fence.NONE,
+        "/a/./b//c/x": fence.WRITE,
+        "/../../a/x": fence.READ,
+        "/a/b/c/../../../../etc": fence.NONE,
+    }
+    assert {path: fence.right(rights, path) for path in expected} == expected
+
+
+def test_events_are_refused_by_name_by_family_and_by_path(tmp_path):
+    own = kept({fence.absolute(str(tmp_path)): fence.WRITE, "/lib": fence.READ})
+    inside, hidden = str(tmp_path / "a"), next(iter(fence.HIDDEN))
+    harmless = (
+        ("open", (inside, "w", os.O_WRONLY)),
+        ("open", (inside.encode(), "r", 0)),
+        ("open", (7, "w", os.O_WRONLY)),
+        ("import", ("m", "/lib/m.so", None)),
+        ("import", ("m", None, [])),
+        ("os.rename", (inside, inside + "b", -1, -1)),
+        ("os.listdir", ("/",)),
+        ("compile", (None, "a")),
+    )
+    refused = (
+        ("open", ("/lib/a", "w", os.O_RDWR)),
+        ("open", ("/etc/a", "r", 0)),
+        ("import", ("m", inside, None)),
+        ("import", (hidden, "/lib/m.so", None)),
+        ("os.rename", (inside, "/lib/a", -1, -1)),
+        ("os.remove", ("/lib/a", -1)),
+        ("os.fork", ()),
+        ("socket.connect", (None, "a")),
+        ("ctypes.dlopen", ("a",)),
+    )
+    assert [fence.fault(own, *event) for event in harmless] == [""] * len(harmless)
+    assert all(fence.fault(own, *event) for event in refused)
+
+
+SURROUNDINGS = """
+import os, sys
+def known():
+    return len(os.environ), len(os.listdir()), os.getcwd() == os.environ["HOME"]
+def read():
+    return len(sys.stdin.read()), len(sys.argv)
+def seen():
+    on_the_path = any("course" in path for path in sys.path)
+    return int(on_the_path), int("runner.fence" in sys.modules)
+def writes(x):
+    with open("a", "w") as file: file.write("b")
+    return len(os.listdir())
+def hidden():
+    os.chmod(".", 0)
+    return 1
+def pair(x, y=1):
+    return x, [y][0]
+"""
+
+
+def told(box, name, **inputs):
+    """The kind and the words of a call that gives no answer."""
+    with pytest.raises(Stopped) as stopped:
+        box.call(name, inputs)
+    return stopped.value.kind, stopped.value.says
+
+
+def test_the_child_has_an_empty_folder_and_a_bare_environment(monkeypatch):
+    monkeypatch.setenv("SECRET", "1")
+    with Sandbox(Text(SURROUNDINGS), limits=LIMITS) as box:
+        folder = Path(os.readlink(f"/proc/{box.child.process.pid}/cwd"))
+        variables, files, at_home = box.call("known", {}).value
+        assert (files, at_home) == (0, True)
+        # Python adds one for the locale
+        assert variables <= 6 + 1 + len(sandbox.KEPT)
+        assert box.call("read", {}).value == (0, 1)
+        assert box.call("seen", {}).value == (0, 0)
+        assert box.call("writes", {"x": None}).value == 1
+        x = np.arange(3.0)
+        answer = box.call("pair", {"x": x, "y": True})
+        assert alike(answer.value, (x, True))
+        assert alike(answer.inputs, {"x": x, "y": True})
+        assert told(box, "pair", z=1)[0] == "error"
+        assert told(box, "other") == ("missing", "There is no function other.")
+        assert box.call("hidden", {}).value == 1
+    assert box.child.process.returncode is not None
+    assert not folder.exists()
+
+
+def test_seconds_are_for_all_calls_until_they_are_renewed():
+    text = "import time\ndef nap(): time.sleep(0.4)"
+    with Sandbox(Text(text), limits=LIMITS._replace(seconds=1.0)) as box:
+        box.call("nap", {})
+        box.renew()
+        box.call("nap", {})
+        left = box.left
+        kind, says = told(box, "nap") if left < 0.4 else told_late(box)
+        assert (kind, says) == ("time", "It does not end within 1 s.")
+
+
+def told_late(box):
+    """As told, after one call more."""
+    box.call("nap", {})
+    return told(box, "nap")
+
+
+def test_what_may_be_used_is_there_and_the_rest_is_not():
+    text = """
+from ctlearn import memory
+from ctlearn.course import check
+try:
+    import ctlearn.tasks.recall
+except ImportError as error:
+    says = str(error)
+def step(): return len(says), int(callable(memory.step)), int(check("a") is None)
+"""
+    with Sandbox(Text(text), ("ctlearn.memory",), LIMITS) as box:
+        length, *rest = box.call("step", {}).value
+    assert length == len("ctlearn.tasks may not be imported")
+    assert rest == [1, 1]
+    with pytest.raises(RuntimeError, match="No module named 'nosuch'"):
+        Sandbox(Text(text), ("nosuch",), LIMITS).__enter__()
+
+
+def notebook(folder, *cells):
+    """A file of cells of code, with one of prose between them."""
+    made = [{"cell_type": "code", "source": cell} for cell in cells]
+    prose = {"cell_type": "markdown", "source": ["def mine(): return 0"]}
+    file = folder / "handed-in.ipynb"
+    file.write_text(json.dumps({"cells": [*made, prose], "nbformat": 4}))
+    return File(file)
+
+
+def test_a_notebook_is_its_cells_and_what_stops_costs_only_itself(tmp_path):
+    submission = notebook(
+        tmp_path,
+        ["%matplotlib inline\n", "import matplotlib.pyplot as plt\n", "import math"],
+        "from __future__ import annotations\nfrom ctlearn.course import check\n!ls",
+        "x = 1 / 0\ny = 2",
+        "def mine(a: Nobody): return math.floor(a) + y\ndef lacks(): return x\nmine?",
+        "check('a', mine)\nfor _ in range(2):\n    %time mine(1)\n",
+        "%%bash\nls",
+    )
+    with Sandbox(submission, limits=LIMITS) as box:
+        assert box.call("mine", {"a": 3.5}).value == 5
+        kind, says = told(box, "lacks")
+        first = "Refused: matplotlib may not be imported (line 2 of cell 1)."
+        assert (kind, says.partition(" Before that: ")[2]) == ("error", first)
+        none = f"There is no function other. {first}"
+        assert told(box, "other") == ("missing", none)
+
+
+def unreadable(folder):
+    """Files that are none, with the kind of what is said of them."""
+    deep = b'{"cells": ' + b"[" * 10**5
+    contents = {
+        "empty.py": b"",
+        "zeros.py": bytes(9),
+        "brackets.py": b"(" * 10**5,
+        "half.py": b"def mine(:",
+        "latin.py": "x = 'é'".encode("latin-1"),
+        "deep.ipynb": deep,
+        "list.ipynb": b"[]",
+        "text.ipynb": b"def mine(): pass",
+        "other.ipynb": b'{"cells": [{"cell_type": "code", "source": 3}]}',
+    }
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)
+    (folder / "folder.py").mkdir()
+    os.mkfifo(folder / "waits.py")
+    return [*contents, "folder.py", "waits.py", "absent.py"]
+
+
+def test_a_file_that_cannot_be_read_is_missing_what_is_asked(tmp_path):
+    names = unreadable(tmp_path)
+    files = [tmp_path / name for name in names]
+    payloads = {}
+    for file in files:
+        try:
+            payloads[file.name] = File(file).payload()["cells"]
+        except Stopped as stopped:
+            assert stopped.kind == "missing"  # noqa: PT017
+            assert file.name in stopped.says  # noqa: PT017
+    assert set(names) - set(payloads) == {
+        "deep.ipynb",
+        "list.ipynb",
+        "text.ipynb",
+        "other.ipynb",
+        "folder.py",
+        "waits.py",
+        "absent.py",
+    }
+    # the others are sent as they are, and Python says what is wrong with them
+    for name, cells in payloads.items():
+        submission = Submission()
+        submission.load({"cells": cells})
+        kind, says = submission.missing("mine")
+        assert (kind, name == "empty.py") == ("missing", says.endswith("mine."))
+
+
+GIVEN = 2.0
+
+
+def helper(x):
+    return GIVEN * x
+
+
+def test_a_function_goes_by_value_with_what_it_names():
+    shift = np.ones(2)
+
+    def mine(x):
+        return helper(x) + shift
+
+    with Sandbox(Function(mine), limits=LIMITS) as box:
+        answer = box.call("whatever its name is", {"x": np.arange(2.0)})
+    assert alike(answer.value, np.array([1.0, 3.0]))
+
+
+def test_a_function_that_cannot_go_is_told():
+    lock = threading.Lock()
+    with Sandbox(Function(lambda: lock), limits=LIMITS) as box:
+        kind, says = told(box, "mine")
+    assert (kind, "cannot be taken out" in says) == ("missing", True)
+
+
+def test_ctlearns_own_functions_and_what_a_pickle_runs_are_refused():
+    class Shell:
+        def __reduce__(self):
+            return os.system, ("true",)
+
+    shell = Shell()
+    for function, word in ((memory.step, "ctlearn.memory"), (lambda: shell, "process")):
+        with Sandbox(Function(function), limits=LIMITS) as box:
+            kind, says = told(box, "mine")
+        assert (kind, word in says) == ("forbidden", True), says

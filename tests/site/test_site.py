@@ -34,11 +34,11 @@ def violations(page, axe):
     ]
 
 
-# A row of a table, a formula, code, an entry of the summary or a letter of the index goes
-# if what stood before it has all the kinds of element that it has: axe would say of it
-# what it says of them. A kind is a tag, class and style, the names of all attributes,
-# whether there is text, and the kinds of all that it stands in. Of a formula's parts
-# those count that have their own colour.
+# A row of a table, a formula, code, an entry of the summary or a letter of the index
+# goes if what stood before it has all the kinds of element that it has: axe would say
+# of it what it says of them. A kind is a tag, class and style, the names of all
+# attributes, whether there is text, and the kinds of all that it stands in. Of a
+# formula's parts those count that have their own colour.
 REPEATED = """() => {
     const own = e => [
         e.tagName, e.getAttribute("class"), e.getAttribute("style"),

@@ -134,16 +134,31 @@ def test_errors_are_shares_of_what_is_asked():
     assert (rule > 1.5).all()
 
 
-def test_early_answers_are_not_trained_for(monkeypatch):
-    kind = MEMORIES["window"]
-    expected = trained_hybrids.train(kind, steps=2, batch=2, where=TWO)
+def test_each_seed_learns_from_the_mean_of_its_own_late_answers(monkeypatch):
+    kind, found = MEMORIES["window"], []
 
+    def look(weights):
+        found.extend(w.grad.clone() for w in weights)
+
+    monkeypatch.setattr(trained_hybrids, "cut", look)
+    trained_hybrids.train(kind, steps=1, batch=3, where=TWO)
+    generator = TWO.generator(0)
+    weights = trained_hybrids.initial_weights(kind, 2, generator)
+    drawn = trained_hybrids._side_by_side(3, 2, generator)
+    missed = trained_hybrids.layer(weights, kind, drawn.x) - drawn.y
+    sum(each[:, FIRST:].square().mean() for each in missed).backward()
+    torch.testing.assert_close(found, [w.grad for w in weights.values()])
+
+
+def test_early_answers_do_not_count(monkeypatch):
     def strange(n, generator):
         drawn = draw(n, generator)
         drawn.y[:, :FIRST] += 100
         return drawn
 
+    kind = MEMORIES["window"]
+    weights = trained_hybrids.initial_weights(kind, 2, TWO.generator(0))
+    expected = trained_hybrids.ask(weights, kind, n=2)
     monkeypatch.setattr(trained_hybrids, "draw", strange)
-    found = trained_hybrids.train(kind, steps=2, batch=2, where=TWO)
-    for name, weight in expected.items():
-        torch.testing.assert_close(found[name], weight, rtol=0, atol=0)
+    found = trained_hybrids.ask(weights, kind, n=2)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)

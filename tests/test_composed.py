@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ctlearn import composed
-from ctlearn.composed import LOOK, RIDGE, Choices, run
+from ctlearn.composed import LOOK, MOMENTUM, RIDGE, Choices, run
 from ctlearn.mechanism import CHOICES
 from ctlearn.mixers import mechanisms
 from ctlearn.supplies import Floats
@@ -31,6 +31,9 @@ def each(x):
 
 CHANNELS = np.tile(G * np.linspace(0, 2, D_K), (T, 1))
 RLS: dict[str, Any] = {"ridge": RIDGE, "log_forget": 0.0}
+# its loss is the square without a half
+TITANS: dict[str, Any] = {"beta": each(BETA / 2), "log_decay": each(G)}
+TITANS |= {"log_mu": each(np.log(MOMENTUM)), "inner_batch": LOOK}
 NAMED = {
     "linear_attention": (Choices(objective="dot"), {}),
     "retention": (Choices(objective="dot", control="rate"), {"log_gamma": G}),
@@ -57,6 +60,10 @@ NAMED = {
         | {"inner_batch": 1},
     ),
     "recursive_least_squares": (Choices(optimiser="newton"), RLS),
+    "titans": (
+        Choices(optimiser="momentum", schedule="batch", control="rate"),
+        TITANS,
+    ),
 }
 
 
@@ -73,6 +80,50 @@ def test_what_has_a_name_is_what_it_says(name, tokens):
     # both are declared with a rate, which is one here
     if name not in ("omega_rule", "recursive_least_squares"):
         assert choices.cell in mechanisms()[name].cells
+
+
+def test_features_are_the_keys_of_a_delta_rule(tokens):
+    x = {
+        name: np.hstack([np.maximum(tokens[name], 0), np.maximum(-tokens[name], 0)])
+        for name in "qk"
+    }
+    delta_rule = mechanisms()["delta_rule"].forms["recurrent"]
+    theirs, _ = delta_rule(**x, v=tokens["v"], beta=each(BETA))
+    ours = run(**tokens, choices=Choices(function_class="features"), beta=BETA)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("control", ["rate", "channels"])
+def test_what_newtons_steps_know_of_old_keys_fades_from_both_sides(control, tokens):
+    q, k, v = (tokens[name] for name in "qkv")
+    a = np.full(D_K, KEEP) if control == "rate" else KEEP ** np.linspace(0, 2, D_K)
+    S, o = np.zeros((D_K, D_V)), np.empty((T, D_V))
+    for t in range(T):
+        old = k[: t + 1] * a ** np.arange(t, -1, -1)[:, None]
+        S = a[:, None] * S
+        H = old.T @ old + RIDGE * np.eye(D_K)
+        S = S - BETA * np.linalg.solve(H, np.outer(k[t], S.T @ k[t] - v[t]))
+        o[t] = S.T @ q[t]
+    choices = Choices(optimiser="newton", control=control)
+    ours = run(**tokens, choices=choices, keep=KEEP, beta=BETA)
+    np.testing.assert_allclose(ours, o, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("function_class", ["matrix", "features"])
+def test_a_closed_form_is_a_minimum_and_other_newton_steps_are_not(
+    function_class, tokens
+):
+    """The answers of ridge regression on all pairs so far, by the words of the cell."""
+    x, asked = (composed.phi(tokens[n], function_class) for n in "kq")
+    fitted = np.empty((T, D_V))
+    for t in range(T):
+        X, V = x[: t + 1], tokens["v"][: t + 1]
+        H = X.T @ X + RIDGE * np.eye(x.shape[1])
+        fitted[t] = asked[t] @ np.linalg.solve(H, X.T @ V)
+    for choices in composed.every():
+        if choices.optimiser == "newton" and choices.function_class == function_class:
+            met = np.allclose(run(**tokens, choices=choices, keep=KEEP), fitted)
+            assert (choices.cell.optimiser == "closed form") == met, choices
 
 
 @pytest.mark.parametrize("choices", list(composed.every())[::7], ids=" ".join)

@@ -240,7 +240,7 @@ def sections(path):
 
 def speaks(section, term):
     """Whether each word of a term, but what is in brackets, begins like one there."""
-    words = re.findall(r"[^\W\d_]{3,}|\d+", term.partition(" (")[0].lower())
+    words = re.findall(r"[^\W_]{2,}|\d+", term.partition(" (")[0].lower())
     return all(re.search(rf"\b{word[:5]}", section) for word in words)
 
 

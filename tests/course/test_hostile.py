@@ -11,8 +11,9 @@ from ctlearn.course.exercise import Exercise, slip
 from ctlearn.course.properties import Untouched, Values
 from ctlearn.course.sandbox import Limits, Text
 
-# Seconds are few because no honest call here takes a hundredth of one.
+# For what does not end; and for the rest, on a busy machine.
 LIMITS = Limits(seconds=0.5, memory=2**28, output=2**20)
+PATIENT = LIMITS._replace(seconds=20)
 BANK = Path(bank.__file__).with_name("chapter_07.py")
 
 
@@ -93,6 +94,14 @@ CALM = {
         "error",
         "import threading\nthreading.Thread(target=double).start()",
     ),
+    "makes a pipe elsewhere": (
+        "error",
+        "import os\nos.mkfifo('mine')",
+    ),
+    "signals without a word": (
+        "error",
+        "import os, signal\nsignal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)",
+    ),
     "asks": ("error", "return input()"),
     "one file too large": ("error", "open('a', 'wb').write(bytes(2**23))"),
     "asks for a terabyte": ("memory", "return np.ones(2**37) * x[0]"),
@@ -171,8 +180,7 @@ def test_what_a_process_lives_through_is_told_one_by_one():
     names = {f"double_{i}": case for i, case in enumerate(CALM)}
     text = HELPERS + "".join(function(n, CALM[case][1]) for n, case in names.items())
     wanted = [asked(name) for name in names]
-    limits = LIMITS._replace(seconds=10)
-    found = list(judge.verdicts(wanted, Text(text), limits=limits))
+    found = list(judge.verdicts(wanted, Text(text), limits=PATIENT))
     kinds = {c: v.kind for c, v in zip(CALM, found, strict=True)}
     assert kinds == {case: kind for case, (kind, _) in CALM.items()}
     assert [v.passed for v in found] == [v.kind == "passed" for v in found]
@@ -313,6 +321,11 @@ STORMY = {
             f"[{str(BANK.parents[2])!r}]\nimport ctlearn.memory",
         ),
     ),
+    "has its parent signalled": (
+        "forbidden",
+        "fcntl",
+        function("double", "import fcntl, os\nfcntl.fcntl(2, 8, os.getppid())"),
+    ),
     "raises its limits": (
         "forbidden",
         "limits",
@@ -401,7 +414,8 @@ REPLACED = {
 def hold(text, kind, word, uses=()):
     """Judge a text; it must not pass, and must end soon."""
     start = time.monotonic()
-    verdict = judge.judge(asked("double", uses), Text(text), limits=LIMITS)
+    limits = LIMITS if kind == "time" else PATIENT
+    verdict = judge.judge(asked("double", uses), Text(text), limits=limits)
     assert (verdict.kind, verdict.passed) == (kind, False), verdict
     assert word in verdict.says, verdict
     # most of it is the start of a process on a busy machine
@@ -433,5 +447,5 @@ def test_ctlearn_cannot_be_replaced_where_it_may_be_used():
 def test_nothing_waits_for_what_comes_after_the_answer():
     text = at_import("import atexit, time\natexit.register(time.sleep, 1000)")
     start = time.monotonic()
-    assert judge.judge(asked("double"), Text(text), limits=LIMITS).passed
+    assert judge.judge(asked("double"), Text(text), limits=PATIENT).passed
     assert time.monotonic() - start < 30

@@ -11,7 +11,7 @@ from ctlearn.course.exercise import Exercise, Mistake, slip, text_of
 from ctlearn.course.properties import Untouched, Values
 from ctlearn.course.sandbox import Function, Limits, Text
 
-LIMITS = Limits(seconds=0.5, memory=2**28, output=2**20)
+LIMITS = Limits(seconds=20, memory=2**28, output=2**20)
 
 
 def plus(x):

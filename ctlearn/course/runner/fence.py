@@ -16,6 +16,7 @@ import functools
 import linecache
 import math
 import os
+import signal
 import sys
 import threading
 from os import _exit, getcwd, stat, write
@@ -69,7 +70,9 @@ HIDDEN = frozenset(
     }
 )
 # Audit events that end the process: whole families, and some of others.
-FAMILIES = frozenset({"_winapi", "ctypes", "pty", "socket", "sqlite3", "winreg"})
+FAMILIES = frozenset(
+    {"_winapi", "ctypes", "fcntl", "pty", "socket", "sqlite3", "syslog", "winreg"}
+)
 EVENTS = {
     "cpython.PyInterpreterState_New": "starts another interpreter",
     "gc.get_objects": "looks for what others hold",
@@ -105,6 +108,13 @@ CHANGES = {
     "os.setxattr": 1,
     "os.truncate": 1,
     "os.utime": 1,
+}
+# Functions that tell no event, and reach past the process or its folder.
+UNHEARD = {
+    _thread: ("start_joinable_thread", "start_new", "start_new_thread"),
+    os: ("chroot", "memfd_create", "mkfifo", "mknod", "pidfd_open", "setns", "unshare"),
+    signal: ("pidfd_send_signal",),
+    threading: ("_start_joinable_thread", "_start_new_thread"),
 }
 
 
@@ -262,9 +272,17 @@ def limit(memory: int, seconds: float) -> None:
             resource.setrlimit(kind, (most, most))
 
 
-def no_thread(*_: Any, **__: Any) -> None:
-    """What starting a thread comes to."""
-    raise RuntimeError("threads cannot be started here")
+def silence() -> None:
+    """Put something that refuses in the place of what tells no event."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError("this cannot be used here")
+
+    for module, names in UNHEARD.items():
+        for name in names:
+            for place in (module, sys.modules.get("posix"), sys.modules.get("_signal")):
+                if hasattr(place, name):
+                    setattr(place, name, refuse)
 
 
 def seal(target: int, settings: dict[str, Any]) -> None:
@@ -277,10 +295,7 @@ def seal(target: int, settings: dict[str, Any]) -> None:
     sys.meta_path.insert(0, Finder(allowed))
     # a warning and a traceback show lines of files that are not for reading
     linecache.updatecache = lambda *_: []
-    for module in (_thread, threading):
-        for name in list(vars(module)):
-            if name.endswith(("start_new", "start_new_thread", "joinable_thread")):
-                setattr(module, name, no_thread)
+    silence()
     kept = Kept(target, rights_of(settings["folder"], settings["guarded"]), [])
     # nothing that the code can name leads here
     del sys.modules[__name__]

@@ -4,11 +4,19 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def text(root):
-    """The README, as a reader's own file."""
+def own_file(root, tmp_path_factory):
+    """A copy of the README, as a reader's own file: it stays as it is meanwhile."""
+    file = tmp_path_factory.mktemp("own") / "own.txt"
+    file.write_text((root / "README.md").read_text(encoding="utf-8"), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="session")
+def text(own_file):
+    """Its two parts."""
     from ctlearn.train import text
 
-    return text.own(root / "README.md")
+    return text.own(own_file)
 
 
 @pytest.fixture(scope="session")

@@ -20,10 +20,10 @@ EVERY, KILLED_AT = 12, 17
 
 
 @pytest.fixture(scope="module")
-def together(root, shape, tmp_path_factory):
+def together(own_file, shape, tmp_path_factory):
     """The folder in which two processes trained three times, the last time twice."""
     folder = tmp_path_factory.mktemp("together")
-    words = ["--text", str(root / "README.md"), "--every", str(EVERY)]
+    words = ["--text", str(own_file), "--every", str(EVERY)]
     for settings in (shape, RUN):
         for name, value in settings._asdict().items():
             words += [f"--{name}", str(value)]

@@ -121,12 +121,12 @@ def takes_from_python(x, g, y, T, d, C: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def looks_behind_the_language(x, g, y, T, d, C: tl.constexpr, D: tl.constexpr):
-    tl.__dict__["core"].builtins.print(x)
+    tl.static_assert(tl.__dict__)
 
 
 @triton.jit
 def looks_behind_its_functions(x, g, y, T, d, C: tl.constexpr, D: tl.constexpr):
-    tl.math.__dict__["core"].builtins.print(x)
+    tl.static_assert(tl.math.__dict__)
 
 
 @triton.jit
@@ -155,8 +155,8 @@ WRONG = {
     goes_through_the_language: "cannot use tl.core",
     imports: "has no import",
     takes_from_python: "cannot use hash",
-    looks_behind_the_language: "cannot use tl.__dict__",
-    looks_behind_its_functions: "cannot use tl.math.__dict__",
+    looks_behind_the_language: "cannot use tl.__dict__.",
+    looks_behind_its_functions: "cannot use tl.math.__dict__.",
     has_a_function_of_its_own: "defines nothing inside itself",
     has_one_without_a_name: "has no lambda",
     asks_through_a_helper: "cannot use puzzles",

@@ -249,9 +249,10 @@ STORMY = {
         "SIGSEGV",
         function("double", "import faulthandler\nfaulthandler._sigsegv()"),
     ),
+    # the one or the other, as Python's version has it
     "recursion past the stack": (
-        "crash",
-        "SIGSEGV",
+        "crash or error",
+        "",
         "import sys\nsys.setrecursionlimit(10**9)\nclass A:\n"
         "    def __getattr__(self, n): return getattr(self, n + 'a')\n"
         + function("double", "return A().b"),
@@ -416,7 +417,8 @@ def hold(text, kind, word, uses=()):
     start = time.monotonic()
     limits = LIMITS if kind == "time" else PATIENT
     verdict = judge.judge(asked("double", uses), Text(text), limits=limits)
-    assert (verdict.kind, verdict.passed) == (kind, False), verdict
+    assert verdict.kind in kind.split(" or "), verdict
+    assert not verdict.passed
     assert word in verdict.says, verdict
     # most of it is the start of a process on a busy machine
     assert time.monotonic() - start < 30

@@ -85,7 +85,7 @@ class Exercise:
     reference   the right function; its signature and docstring are the student's too
     returns     a name for each value that it returns, "o", "S"
     draw        inputs by argument name, of a generator and one of `shapes`: NumPy
-                arrays of float64, Python numbers, or None
+                arrays of float64 or int64, Python numbers, or None
     shapes      sizes by name to draw inputs at, small and odd ones among them
     properties  what an answer must hold to
     mistakes    three wrong answers at least
@@ -132,7 +132,8 @@ class Exercise:
         if self.begins:
             (given,) = (m for m in self.mistakes if m.name == self.begins)
             return head(self.reference) + body(given.function)
-        return head(self.reference) + "    raise NotImplementedError\n"
+        empty = "pass" if self.puzzle else "raise NotImplementedError"
+        return f"{head(self.reference)}    {empty}\n"
 
     @property
     def solution(self) -> str:
@@ -169,12 +170,16 @@ def slip(function: Callable, *changes: tuple[str, str]) -> Callable:
 
     Raises ValueError unless the body has `old` exactly once.
     """
-    text = body(function)
+    return from_text(head(function) + slipped(body(function), *changes), function)
+
+
+def slipped(text: str, *changes: tuple[str, str]) -> str:
+    """The text with other words in it; raises ValueError as `slip` does."""
     for old, new in changes:
         if text.count(old) != 1:
-            raise ValueError(f"{function.__name__} has {text.count(old)} times {old!r}")
+            raise ValueError(f"{text.count(old)} times {old!r} in\n{text}")
         text = text.replace(old, new)
-    return from_text(head(function) + text, function)
+    return text
 
 
 def from_text(text: str, like: Callable) -> Callable:

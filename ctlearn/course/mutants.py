@@ -41,6 +41,8 @@ OPERATORS: dict[type, type] = {
     ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot,
     ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
     ast.And: ast.Or,
     ast.Or: ast.And,
 }
@@ -68,6 +70,17 @@ ORDERED_OPERATORS = ast.MatMult | ast.Sub | ast.Div | ast.Pow
 
 def mutants(reference: Callable) -> list[Mutant]:
     """Every slip in the body of the function."""
+    with warnings.catch_warnings():
+        # Python's compiler doubts some of them, and rightly so
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return [
+            Mutant(change, from_text(text, reference))
+            for text, change in mutated(reference).items()
+        ]
+
+
+def mutated(reference: Callable) -> dict[str, str]:
+    """The texts of the mutants, and in words how each differs."""
     module = ast.parse(text_of(reference))
     definition = module.body[0]
     assert isinstance(definition, ast.FunctionDef)
@@ -81,10 +94,7 @@ def mutants(reference: Callable) -> list[Mutant]:
             was, now = ast.unparse(node), ast.unparse(other)
             made.setdefault(text, f"line {node.lineno}: {was} → {now}")
     made.pop(ast.unparse(module), None)
-    with warnings.catch_warnings():
-        # Python's compiler doubts some of them, and rightly so
-        warnings.simplefilter("ignore", SyntaxWarning)
-        return [Mutant(x, from_text(text, reference)) for text, x in made.items()]
+    return made
 
 
 def survivors(exercise: Exercise, made: list[Mutant], seed: int) -> list[Mutant]:

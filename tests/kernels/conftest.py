@@ -34,6 +34,11 @@ if INTERPRETED:
 
     interpreted.teach()
 
+# torch.device, as a context, lists the functions that make tensors when it is first
+# used, and for the rest of the process: so here, before `poisoned` replaces some.
+with torch.device("meta"):
+    torch.empty(0)
+
 
 @pytest.fixture(scope="session")
 def filled() -> Callable[[int], int]:

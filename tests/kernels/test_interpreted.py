@@ -133,3 +133,11 @@ def test_the_first_kernel_is_the_delta_rule(device):
     first_kernel[(2,)](*x, o, 9, 5, 20, K=16, V=16)
     right = delta_rule.recurrent(q, k, v, beta=beta)[0]
     assert np.abs(o.cpu().numpy() - right).max() < 1e-5
+
+
+def test_these_tests_find_nan_where_nothing_was_written(monkeypatch):
+    assert torch.empty(3).isnan().all()
+    assert torch.empty_like(torch.zeros(2)).isnan().all()
+    monkeypatch.undo()
+    with torch.device("meta"):
+        assert torch.empty(1).is_meta

@@ -6,11 +6,11 @@ copy of a reference exists that could drift from it.
 """
 
 import ast
+import functools
 import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -126,7 +126,7 @@ class Exercise:
         """The chapter that it belongs to."""
         return int(self.key.partition(".")[0])
 
-    @cached_property
+    @functools.cached_property
     def stub(self) -> str:
         """The text that the student starts from."""
         if self.begins:
@@ -141,6 +141,7 @@ class Exercise:
         return text_of(self.reference)
 
 
+@functools.cache
 def text_of(function: Callable) -> str:
     """The function's source, without indentation around it."""
     kept = getattr(function, "text", None)
@@ -157,6 +158,7 @@ def body(function: Callable) -> str:
     return "".join(text_of(function).splitlines(True)[_docstring_end(function) :])
 
 
+@functools.cache
 def _docstring_end(function: Callable) -> int:
     definition = ast.parse(text_of(function)).body[0]
     assert isinstance(definition, ast.FunctionDef)

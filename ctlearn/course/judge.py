@@ -13,12 +13,28 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ctlearn.course.bank import exercises
-from ctlearn.course.exercise import Answer, Asked, Exercise, Inputs, Stopped
+from ctlearn.course.exercise import (
+    Answer,
+    Asked,
+    Exercise,
+    Inputs,
+    Mistake,
+    Stopped,
+    text_of,
+)
 from ctlearn.course.kernels import KernelBox
 from ctlearn.course.properties import examine, listed
 from ctlearn.course.runner.child import private
 from ctlearn.course.runner.messages import pack
-from ctlearn.course.sandbox import START, Child, Limits, Sandbox, Submitted, serving
+from ctlearn.course.sandbox import (
+    START,
+    Child,
+    Limits,
+    Sandbox,
+    Submitted,
+    Text,
+    serving,
+)
 
 # What an answer lacks that raised an exception, as `examine` names it.
 RAN = "an answer"
@@ -98,8 +114,9 @@ def verdict_on(exercise: Exercise, box: Sandbox | KernelBox, seed: int) -> Verdi
     try:
         if isinstance(box, KernelBox):
             passed, says = box.examine(exercise.puzzle, seed)
-            right = Verdict(exercise.key, True, "passed", says)
-            return right if passed else not_yet._replace(says=says)
+            if passed:
+                return Verdict(exercise.key, True, "passed", says)
+            return told(not_yet._replace(says=says), known(exercise, box, seed, says))
         broken, mistake = examine(exercise, fitting(exercise, box), seed)
     except Stopped as stopped:
         return not_yet._replace(kind=stopped.kind, says=stopped.says)
@@ -108,10 +125,36 @@ def verdict_on(exercise: Exercise, box: Sandbox | KernelBox, seed: int) -> Verdi
         return Verdict(exercise.key, True, "passed", f"Right at {tried}.")
     first = broken[0]
     kind = "error" if first.name == RAN else "wrong"
-    not_yet = not_yet._replace(kind=kind, says=first.says)
+    return told(not_yet._replace(kind=kind, says=first.says), mistake)
+
+
+def told(verdict: Verdict, mistake: Mistake | None) -> Verdict:
+    """The verdict with what to think about, if the mistake is known."""
     if mistake is None:
-        return not_yet
-    return not_yet._replace(hint=mistake.says, mistake=mistake.name)
+        return verdict
+    return verdict._replace(hint=mistake.says, mistake=mistake.name)
+
+
+def known(exercise: Exercise, box: KernelBox, seed: int, says: str) -> Mistake | None:
+    """The one mistake of which the same is said: a wrong number, at the same place.
+
+    What is said without a number, of a mask or of NaN, many kernels have in common.
+    """
+    if " instead of " not in says:
+        return None
+    submission, found = box.submission, []
+    try:
+        for mistake in exercise.mistakes:
+            box.submission = Text(text_of(mistake.function))
+            box.renew()
+            if box.examine(exercise.puzzle, seed) == (False, says):
+                found.append(mistake)
+    except Stopped:
+        # the submission has its verdict, whatever becomes of this
+        return None
+    finally:
+        box.submission = submission
+    return found[0] if len(found) == 1 else None
 
 
 def fitting(exercise: Exercise, box: Sandbox) -> Asked:

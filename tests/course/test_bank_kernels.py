@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("torch", reason='no torch: pip install "ctlearn[torch]"')
 pytest.importorskip("triton", reason='no Triton: pip install "ctlearn[torch]" on Linux')
 
+from ctlearn.course import judge
 from ctlearn.course.bank import exercises
 from ctlearn.course.kernels import KernelBox
 from ctlearn.course.mutants import mutated
@@ -25,16 +26,21 @@ each = pytest.mark.parametrize("exercise", KERNELS.values(), ids=KERNELS)
 
 
 @pytest.fixture(scope="module")
-def ask():
+def box():
+    with KernelBox(Text(""), Limits(seconds=20)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ask(box):
     """What is said of a text that is handed in for a puzzle."""
-    with KernelBox(Text(""), Limits(seconds=20)) as box:
 
-        def asked(exercise, text):
-            box.submission = Text(text)
-            box.renew()
-            return box.examine(exercise.puzzle, 0)
+    def asked(exercise, text):
+        box.submission = Text(text)
+        box.renew()
+        return box.examine(exercise.puzzle, 0)
 
-        yield asked
+    return asked
 
 
 def test_every_puzzle_has_an_exercise_and_its_arguments():
@@ -53,10 +59,20 @@ def test_a_solution_passes_and_a_stub_does_not(exercise, ask):
 
 
 @each
-def test_three_mistakes_at_least_do_not_pass(exercise, ask):
+def test_three_mistakes_at_least_do_not_pass_and_are_known_by_a_number(exercise, box):
     assert len(exercise.mistakes) >= 3
+    names = set()
     for mistake in exercise.mistakes:
-        assert not ask(exercise, mistake.function.text)[0], mistake.name
+        box.submission = Text(mistake.function.text)
+        box.renew()
+        verdict = judge.verdict_on(exercise, box, 0)
+        assert not verdict.passed
+        # two mistakes may have their first wrong number in common
+        known = verdict.mistake == mistake.name
+        assert known or not verdict.mistake
+        assert verdict.hint == (mistake.says if known else exercise.hint)
+        names.add(verdict.mistake)
+    assert names - {""}
 
 
 def test_slips_in_kernels_are_noticed(ask):

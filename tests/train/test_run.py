@@ -113,7 +113,7 @@ def test_a_run_goes_on_where_it_was_kept(shape, part, tmp_path):
         model_of(shape, seed=1),
         part,
         RUN,
-        keep=(Kept(tmp_path / "run", RUN, Processes()), 5),
+        keep=(Kept(tmp_path / "run", RUN, Processes()), 10),
         show=lambda left: steps.extend(left) or left,
     )
     assert steps == list(range(10, 20))

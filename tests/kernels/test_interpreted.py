@@ -141,3 +141,15 @@ def test_these_tests_find_nan_where_nothing_was_written(monkeypatch):
     monkeypatch.undo()
     with torch.device("meta"):
         assert torch.empty(1).is_meta
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="only the interpreter shows addresses")
+def test_the_first_kernel_touches_nothing_beyond_its_tensors():
+    from ctlearn.kernels.first import first_kernel
+
+    shapes = (9, 5), (9, 5), (9, 20), (9,), (9, 20)
+    x = [torch.ones(shape) for shape in shapes]
+    with interpreted.watched() as launches:
+        first_kernel[(2,)](*x, 9, 5, 20, K=16, V=16)
+    assert launches[0].numbers(*x) == 0
+    assert launches[0].numbers() == sum(one.numel() for one in x)

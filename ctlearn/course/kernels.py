@@ -29,7 +29,7 @@ from ctlearn.kernels import interpreted
 OF_TRITON = ("cdiv", "next_power_of_2")
 HEAD = "import triton\nimport triton.language as tl\n"
 
-Cells = list[str | bytes]
+Cells = list[bytes]
 
 
 class KernelBox(Box):
@@ -68,7 +68,7 @@ def texts(submission: Submitted, name: str) -> tuple[str, Cells]:
     except (OSError, TypeError) as error:
         says = "A kernel is a function with @triton.jit in front of it."
         raise Stopped("missing", says) from error
-    return kernel.fn.__name__, list(found.values())
+    return kernel.fn.__name__, [text.encode() for text in found.values()]
 
 
 def gather(kernel: Any, found: dict[str, str]) -> None:

@@ -40,6 +40,8 @@ from ctlearn.course.runner.submission import one, plain
 START = 120
 # Bytes of a file that is handed in: a notebook with figures is smaller.
 LARGEST = 2**25
+# Cells of code in a notebook.
+MANY = 5000
 # What a bare environment must hold nevertheless: where libraries and Windows are.
 KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
@@ -124,12 +126,15 @@ class File(NamedTuple):
         if path.suffix != ".ipynb":
             return {"cells": [data]}
         try:
-            cells = json.loads(data)["cells"]
-            texts = ["".join(x["source"]) for x in cells if x["cell_type"] == "code"]
+            held = [x for x in json.loads(data)["cells"] if x["cell_type"] == "code"]
+            # a text with half a letter in it is for Python to refuse
+            cells = ["".join(x["source"]).encode("utf-8", "replace") for x in held]
         except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
             says = f"{path.name} cannot be read as a notebook."
             raise Stopped("missing", says) from None
-        return {"cells": texts}
+        if len(cells) > MANY:
+            raise Stopped("missing", f"{path.name} has {len(cells)} cells of code.")
+        return {"cells": cells}
 
 
 class Child:

@@ -350,7 +350,7 @@ STORMY = {
     "many files": (
         "forbidden",
         "files",
-        function("double", "for n in range(100): open(f'{n}', 'w').write('a' * 10**6)"),
+        function("double", "while True: open(f'{id([])}', 'w').write('a' * 10**5)"),
     ),
     "writes elsewhere": (
         "forbidden",

@@ -31,10 +31,11 @@ globals()["__builtins__"] = dict(vars(builtins))
 REFUSED = 66
 # The first byte of the hook's own message, which a packed one never has.
 MARK = b"!"
-# Files that a submission may make, and bytes of each: disks are shared.
-FILES, FILE_BYTES = 32, 2**22
+# How often a submission may change files, and bytes of each: disks are shared.
+CHANGED, FILE_BYTES = 1000, 2**18
 DESCRIPTORS = 64
-NONE, READ, WRITE = 0, 1, 2
+# What may be done below a folder; what is free is not counted.
+NONE, READ, WRITE, FREE = 0, 1, 2, 3
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 FOLDED = sys.platform in ("win32", "darwin")
 WINDOWS = sys.platform == "win32"
@@ -127,7 +128,7 @@ class Kept(NamedTuple):
 
     target: int
     rights: tuple[tuple[str, int], ...]
-    made: list[str]
+    changed: list[str]
 
 
 def hook(kept: Kept, event: str, args: tuple) -> None:
@@ -165,11 +166,11 @@ def fault(kept: Kept, event: str, args: tuple) -> str:
 def opened(kept: Kept, path: str, writing: int) -> str:
     """What is wrong with opening a path, or with changing it; empty if nothing is."""
     has = right(kept, path)
-    if writing:
-        kept.made.append(path)
-        if len(kept.made) > FILES:
-            return "makes or changes too many files"
-        return "" if has == WRITE else "writes to " + path
+    if writing and has == WRITE:
+        kept.changed.append(path)
+        return "changes too many files" if len(kept.changed) > CHANGED else ""
+    if writing and has != FREE:
+        return "writes to " + path
     if has == NONE:
         return "reads " + path
     try:
@@ -229,7 +230,7 @@ def rights_of(folder: str, guarded: list[str]) -> tuple[tuple[str, int], ...]:
     readable = [*filter(None, sys.path), "/dev/urandom", "/usr/share/zoneinfo"]
     rights = {absolute(path): READ for path in readable}
     rights |= {absolute(path): NONE for path in guarded}
-    rights |= {absolute(folder): WRITE, absolute(os.devnull): WRITE}
+    rights |= {absolute(folder): WRITE, absolute(os.devnull): FREE}
     return tuple(sorted(rights.items(), key=lambda pair: -len(pair[0])))
 
 

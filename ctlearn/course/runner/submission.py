@@ -45,7 +45,7 @@ class Submission:
         except BaseException as error:
             self.stopped.append(self.told(error))
 
-    def run(self, cell: str | bytes, file: str) -> None:
+    def run(self, cell: bytes, file: str) -> None:
         """Each statement by itself: one that stops is remembered, and costs no other.
 
         SystemExit and KeyboardInterrupt are passed on.
@@ -116,19 +116,20 @@ class Submission:
         return kind, f"{said}{where}."
 
 
-def parsed(cell: str | bytes, file: str) -> Iterator[ast.stmt]:
-    """The statements of a cell; lines that only IPython knows are left out."""
+def parsed(cell: bytes, file: str) -> Iterator[ast.stmt]:
+    """The statements of a text; lines that only IPython knows are left out.
+
+    Raises SyntaxError, or what else deep brackets and strange bytes come to.
+    """
     try:
         yield from ast.parse(cell, file).body
         return
     except SyntaxError:
-        if isinstance(cell, bytes):
-            raise
-    lines = []
-    for line in cell.splitlines():
+        lines = cell.decode("utf-8", "replace").splitlines()
+    for i, line in enumerate(lines):
         bare = line.strip()
-        magic = bare.startswith(("%", "!", "?")) or bare.endswith("?")
-        lines.append(line.partition(bare)[0] + "pass" if magic else line)
+        if bare.startswith(("%", "!", "?")) or bare.endswith("?"):
+            lines[i] = line.partition(bare)[0] + "pass"
     yield from ast.parse("\n".join(lines), file).body
 
 

@@ -15,7 +15,14 @@ from ctlearn.course.bank import exercises
 from ctlearn.course.exercise import from_text, text_of
 from ctlearn.course.judge import verdicts
 from ctlearn.course.mutants import mutants, survivors
-from ctlearn.course.properties import at_once, differs, examine, same
+from ctlearn.course.properties import (
+    Untouched,
+    Values,
+    at_once,
+    differs,
+    examine,
+    same,
+)
 from ctlearn.course.sandbox import Text
 from ctlearn.memory import decay_between
 from ctlearn.mixers import (
@@ -33,7 +40,7 @@ CHAPTERS = sorted({x.chapter for x in EXERCISES.values()})
 # The chapters whose boxes name the keys of their exercises.
 SAID = range(1, 15)
 BOX = re.compile(
-    r"^:{3,}\{exercise\} (Code|Find the bug):.*?\n:label: (\S+)\n(.*?)^:{3,}$",
+    r"^:{3,}\{exercise\} (Code|Find the bug): ([^\n]*)\n:label: (\S+)\n(.*?)^:{3,}$",
     re.M | re.S,
 )
 NUMBERS = (np.float64, np.int64)
@@ -79,13 +86,13 @@ each = pytest.mark.parametrize("exercise", IN_PROCESS.values(), ids=IN_PROCESS)
 
 
 def boxes(chapter):
-    """The text of each exercise of a notebook that asks for code, by its label."""
+    """Kind, title and text of each exercise of a notebook that asks for code."""
     (notebook,) = NOTEBOOKS.glob(f"{chapter:02}_*.ipynb")
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     text = "\n".join(
         "".join(x["source"]) for x in cells if x["cell_type"] == "markdown"
     )
-    return {label: told for _, label, told in BOX.findall(text)}
+    return {label: (*said, told) for *said, label, told in BOX.findall(text)}
 
 
 def named(text):
@@ -107,13 +114,17 @@ def labels(chapter):
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_every_box_that_asks_for_code_can_be_marked(chapter):
     assert set(boxes(chapter)) == set(labels(chapter))
-    for label, text in boxes(chapter).items():
-        assert named(text) <= {labels(chapter)[label]}
+    for label, (kind, title, text) in boxes(chapter).items():
+        exercise = EXERCISES[labels(chapter)[label]]
+        assert exercise.title.lower() == title.lower()
+        # who is to find a bug is given one
+        assert bool(exercise.begins) == (kind == "Find the bug")
+        assert named(text) <= {exercise.key}
 
 
 @pytest.mark.parametrize("chapter", SAID)
 def test_a_box_says_how_it_can_be_marked(chapter):
-    for label, text in boxes(chapter).items():
+    for label, (_, _, text) in boxes(chapter).items():
         assert named(text) == {labels(chapter)[label]}, f"{label} should name its key"
         # it is asked before it is answered
         assert text.index('`check("') < text.index("<details>")
@@ -124,6 +135,25 @@ def test_a_key_says_its_chapter():
         assert exercise.key == key
         assert re.fullmatch(r"\d\d\.[a-z]+(-[a-z]+)*", key)
         assert exercise.reference.__module__.endswith(f"chapter_{key[:2]}")
+
+
+@each
+def test_shapes_are_small_odd_and_of_both_kinds(exercise):
+    """One token, or none; keys and values of one size, and of two."""
+    for name in {"T", "N", "d_k"} & set(exercise.shapes[0]):
+        assert min(sizes[name] for sizes in exercise.shapes) <= 2
+    alike = {
+        sizes["d_k"] == sizes.get("d_v")
+        for sizes in exercise.shapes
+        if {"d_k", "d_v"} <= set(sizes)
+    }
+    assert alike in (set(), {True, False})
+
+
+@each
+def test_values_and_inputs_are_looked_at(exercise):
+    assert exercise.properties[:2] == (Values(), Untouched())
+    assert len(exercise.properties) >= 2
 
 
 @each

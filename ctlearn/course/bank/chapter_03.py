@@ -57,6 +57,7 @@ needed: `K.reshape(T // C, C, d)` is a stack of chunks.
         {"T": 8, "d_k": 3, "d_v": 3, "chunk_size": 2},
         {"T": 3, "d_k": 2, "d_v": 3, "chunk_size": 3},
         {"T": 4, "d_k": 2, "d_v": 1, "chunk_size": 1},
+        {"T": 1, "d_k": 1, "d_v": 2, "chunk_size": 1},
     ),
     properties=(
         Values(),

@@ -18,6 +18,7 @@ CHUNKS = (
     {"T": 8, "d_k": 3, "d_v": 3, "chunk_size": 4},
     {"T": 3, "d_k": 2, "d_v": 3, "chunk_size": 3},
     {"T": 2, "d_k": 3, "d_v": 1, "chunk_size": 1},
+    {"T": 1, "d_k": 1, "d_v": 2, "chunk_size": 1},
 )
 
 
@@ -645,7 +646,7 @@ def prepare_gated(k, v, log_decay, beta):
     and Y [C, d_v] with which the chunk writes Y - W S from a state S.
     """
     g = np.exp(np.cumsum(log_decay))[:, None]
-    L = np.tril(beta[:, None] * (k @ k.T) * g / g.T, -1)
+    L = np.tril((beta[:, None] * k) @ k.T * g / g.T, -1)
     X = np.linalg.inv(np.eye(len(L)) + L)
     return X @ (beta[:, None] * g * k), X @ (beta[:, None] * v)
 
@@ -694,7 +695,7 @@ decay. One of the two halves is wrong. Mend it. No decay is zero.
             "the values without the decay",
             slip(
                 prepare_gated,
-                ("(k @ k.T) * g / g.T", "(k @ k.T)"),
+                (" * g / g.T", ""),
                 ("X @ (beta[:, None] * g * k)", "g * (X @ (beta[:, None] * k))"),
             ),
             "Two tokens of one key and one value, with half of everything fading in "

@@ -44,7 +44,7 @@ def pruned(target, terms, asked):
     of each line; asked, a whole number. Returns target and terms of the lines kept.
     """
     needed, kept = {asked}, []
-    for t in range(len(target))[::-1]:
+    for t in reversed(range(len(target))):
         if target[t] in needed:
             needed.remove(target[t])
             needed.update(np.flatnonzero(terms[t]))
@@ -107,7 +107,7 @@ in their order. A program may have no lines, and none may be left.
         ),
         Mistake(
             "read forwards",
-            slip(pruned, ("range(len(target))[::-1]", "range(len(target))")),
+            slip(pruned, ("reversed(range(len(target)))", "range(len(target))")),
             "In which direction can be known what will be needed?",
         ),
         Mistake(

@@ -265,7 +265,7 @@ divides $B$.
         {"size": 3, "rows": 2, "T": 5},
         {"size": 2, "rows": 2, "T": 4},
         {"size": 1, "rows": 3, "T": 4},
-        {"size": 4, "rows": 1, "T": 6},
+        {"size": 4, "rows": 1, "T": 1},
     ),
     properties=(
         Values(),

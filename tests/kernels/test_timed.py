@@ -66,10 +66,11 @@ def test_each_rung_is_held_to_the_truth_and_then_timed(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="a GPU times more than this, by make gpu")
-def test_what_is_wrong_is_not_timed(monkeypatch):
+@pytest.mark.parametrize("factor", [1.01, float("nan")])
+def test_what_is_wrong_is_not_timed(monkeypatch, factor):
     right = delta_rule.recurrent
     monkeypatch.setattr(
-        delta_rule, "recurrent", lambda *x, **how: (2 * right(*x, **how)[0], None)
+        delta_rule, "recurrent", lambda *x, **how: (factor * right(*x, **how)[0], None)
     )
     with pytest.raises(RuntimeError, match=r"^recurrent: its outputs are wrong"):
         timed.measured(SHAPE, device="cpu", bench=lambda call: 0.0)

@@ -143,10 +143,10 @@ function updateOf({ function_class, objective, optimiser, schedule, control }) {
   const faded = { none: "$H$", rate: "$α$² $H$", channels: "Diag($α$) $H$ Diag($α$)" };
   const lines = [
     `$x$ = ${features("$k$")}`,
-    { rate: "$S$ ← $α$ $S$", channels: "$S$ ← Diag($α$) $S$" }[control],
     schedule === "batch" &&
       objective !== "dot" &&
       `$F$ ← $S$ at the first of every ${LOOK} tokens`,
+    { rate: "$S$ ← $α$ $S$", channels: "$S$ ← Diag($α$) $S$" }[control],
     { dot: "$e$ = −$v$", squared: error, capped: `${error}, cut to ${CAP}` }[objective],
     optimiser === "newton" && `$H$ ← ${faded[control]} + $x$ $x$ᵀ`,
     optimiser === "momentum" && `$P$ ← ${MOMENTUM} $P$ + ${write}`,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ctlearn import composed
+from ctlearn.composed import Choices
 from ctlearn.explore.workbench import Workbench, compute
 from ctlearn.mixers import mechanisms
 from ctlearn.tasks import four_jobs
@@ -83,6 +84,46 @@ def test_compositions_that_are_written_alike_are_alike(node):
     for one, other in alike[::7]:
         found = [compute(**settings)["errors"] for settings in (one, other)]
         np.testing.assert_allclose(*found)
+
+
+WRITTEN = {
+    Choices(): ["x = k", "e = Sᵀx − v", "S ← S − β x eᵀ", "o = Sᵀq"],
+    Choices("features", "capped", "newton", "window", "rate"): [
+        "x = [relu(k), relu(−k)]",
+        "S ← α S",
+        "e = Sᵀx − v, cut to 0.5",
+        "H ← α² H + x xᵀ",
+        "S ← S − β (H + 0.1 I)⁻¹ Σ x eᵀ",
+        "with Σ over the last 8 pairs",
+        "o = Sᵀ[relu(q), relu(−q)]",
+    ],
+    Choices("matrix", "squared", "momentum", "batch", "channels"): [
+        "x = k",
+        "F ← S at the first of every 8 tokens",
+        "S ← Diag(α) S",
+        "e = Fᵀx − v",
+        "P ← 0.5 P + x eᵀ",
+        "S ← S − β P",
+        "o = Sᵀq",
+    ],
+    Choices("matrix", "dot", "newton", "token", "channels"): [
+        "x = k",
+        "S ← Diag(α) S",
+        "e = −v",
+        "H ← Diag(α) H Diag(α) + x xᵀ",
+        "S ← S − β (H + 0.1 I)⁻¹ x eᵀ",
+        "o = Sᵀq",
+    ],
+}
+
+
+def test_the_update_is_written_out(node):
+    every = json.dumps([choices._asdict() for choices in WRITTEN])
+    lines = node(
+        Workbench.module() + f"console.log(JSON.stringify({every}.map(updateOf)))"
+    )
+    shown = [[line.replace("$", "") for line in update] for update in lines]
+    assert shown == list(WRITTEN.values())
 
 
 def test_what_is_told_are_the_errors(said, told):

@@ -419,11 +419,13 @@ serve()
 """
 
 
-# The folder above `runner` is on the path while that is imported, and no longer.
+# The folder above `runner` is on the path while that is imported, and no longer. NumPy
+# does without ctypes, by which one would have all of C.
 CODE = f"""
 import sys
+sys.modules["ctypes"] = None
 sys.path.insert(0, {str(Path(__file__).resolve().parent)!r})
 import runner.child
-del sys.path[0]
+del sys.path[0], sys.modules["ctypes"]
 runner.child.main()
 """

@@ -88,7 +88,16 @@ CALM = {
     "raises KeyboardInterrupt": ("error", "raise KeyboardInterrupt"),
     "raises an exception of its own": ("error", "raise Own"),
     "recursion without end": ("error", "return double_(x)"),
-    "interrupts itself": ("error", "import signal\nsignal.raise_signal(signal.SIGINT)"),
+    "gets at C by NumPy": ("error", "return x.ctypes._ctypes.string_at(0)"),
+    "has a signal run its code": (
+        "error",
+        "import signal\nsignal.signal(signal.SIGALRM, print)",
+    ),
+    "has garbage run its code": ("error", "import gc\ngc.enable()"),
+    "makes a module anew": (
+        "error",
+        "del sys.modules['_signal']\nimport _signal",
+    ),
     "changes arrays' methods": ("error", "np.ndarray.__eq__ = lambda *_: True"),
     "starts a thread": (
         "error",
@@ -224,8 +233,8 @@ STORMY = {
         "time",
         "",
         at_import(
-            "import signal\nfor n in set(signal.Signals) - {9, 19}:\n"
-            "    signal.signal(n, signal.SIG_IGN)\nwhile True: pass"
+            "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\n"
+            "while True: pass"
         ),
     ),
     "swallows what is written": (
@@ -256,6 +265,11 @@ STORMY = {
         "import sys\nsys.setrecursionlimit(10**9)\nclass A:\n"
         "    def __getattr__(self, n): return getattr(self, n + 'a')\n"
         + function("double", "return A().b"),
+    ),
+    "interrupts itself": (
+        "crash",
+        "SIGINT",
+        function("double", "import signal\nsignal.raise_signal(signal.SIGINT)"),
     ),
     "closes all": ("crash", "", at_import("import os\nos.closerange(0, 64)")),
     "prints without end": (
@@ -337,11 +351,6 @@ STORMY = {
         "others",
         function("double", "import gc\ngc.get_objects()"),
     ),
-    "gets at C by NumPy": (
-        "forbidden",
-        "ctypes",
-        function("double", "return x.ctypes._ctypes.string_at(0)"),
-    ),
     "makes links": (
         "forbidden",
         "link",
@@ -367,6 +376,19 @@ STORMY = {
             "l = m.ExtensionFileLoader('a', 'a.so')\n"
             "l.create_module(util.spec_from_loader('a', l))",
         ),
+    ),
+    # each of these would run its own code where the fence's frame is seen
+    "a number that is none": (
+        "forbidden",
+        "lies",
+        "class N:\n    def __and__(self, _): return 0\n"
+        + function("double", "import sys\nsys.audit('open', 'a', 'r', N())"),
+    ),
+    "a path that says that it is text": (
+        "forbidden",
+        "reads",
+        "class P:\n    __class__ = str\n    def __fspath__(self): return '/etc/a'\n"
+        + function("double", "open(P())"),
     ),
     "confuses the fence": (
         "forbidden",

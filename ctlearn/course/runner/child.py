@@ -1,5 +1,6 @@
 """The child's main loop: it makes ready, seals itself, and answers messages."""
 
+import gc
 import importlib
 import math
 import os
@@ -72,6 +73,7 @@ class Watched:
 def main() -> None:
     """Answer messages until there are no more."""
     channel = private()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     settings = channel.receive()
     sys.path += [path for path in settings["places"] if path not in sys.path]
     watched = Watched(settings["imports"])
@@ -79,6 +81,8 @@ def main() -> None:
     alarm = getattr(signal, "alarm", lambda seconds: None)
     importlib.import_module(f"{__package__}.fence").seal(channel.target, settings)
     watched.finder = sys.meta_path[0]
+    # what is there already need not be looked through each time
+    gc.freeze()
     submission = Submission()
     channel.send(pack("sealed"))
     while True:
@@ -92,3 +96,5 @@ def main() -> None:
             found = submission.call(asked["call"], asked["inputs"], settings["output"])
         alarm(0)
         channel.send(pack({"to": asked["to"], "changed": watched.changed(), **found}))
+        del asked, found
+        gc.collect()

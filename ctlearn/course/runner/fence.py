@@ -1,18 +1,23 @@
 """The ways out of the child process, closed before a student's code runs.
 
 An audit hook ends the process at the first thing that is refused, with a word to the
-parent, so that catching an exception is no help. The hook raises none, which would hand
-its frame over, and `seal` takes this module out of reach, with copies of the builtins
-and of the functions of `os` that the hook calls.
+parent, so that catching an exception is no help. Nothing of a student's may run inside
+the hook, where it could see the hook's frame: the hook raises no exception, asks its
+arguments nothing but by the methods of plain types, and finds copies of the builtins;
+there are no signal handlers, and garbage is collected only between calls. `seal` takes
+this module out of reach.
 
 It is a fence, not a wall. Code that forges bytecode, or writes to its process's memory
 past an array, can take the hook away, and then read what the user that runs it can
 read. Strangers' code belongs in a container besides.
 """
 
+import _imp
 import _thread
 import builtins
 import functools
+import gc
+import importlib
 import linecache
 import math
 import os
@@ -110,11 +115,14 @@ CHANGES = {
     "os.truncate": 1,
     "os.utime": 1,
 }
-# Functions that tell no event, and reach past the process or its folder.
+# Functions that tell no event, and reach past the process or its folder, run code in
+# the midst of other code, or make the likes of these anew.
 UNHEARD = {
+    _imp: ("create_builtin",),
     _thread: ("start_joinable_thread", "start_new", "start_new_thread"),
     os: ("chroot", "memfd_create", "mkfifo", "mknod", "pidfd_open", "setns", "unshare"),
-    signal: ("pidfd_send_signal",),
+    gc: ("enable",),
+    signal: ("pidfd_send_signal", "signal"),
     threading: ("_start_joinable_thread", "_start_new_thread"),
 }
 
@@ -146,12 +154,14 @@ def hook(kept: Kept, event: str, args: tuple) -> None:
 def fault(kept: Kept, event: str, args: tuple) -> str:
     """What is wrong with what happens; empty if nothing is."""
     if event == "open":
-        path = named(args[0])
-        return "" if path is None else opened(kept, path, args[2] & WRITING)
+        path, flags = named(args[0]), args[2]
+        if path is None:
+            return ""
+        return opened(kept, path, flags & WRITING) if type(flags) is int else "lies"
     if event == "import":
         # compiled code lies in a file; what was made here must not be loaded
-        path = named(args[1])
-        if path is None or (right(kept, path) == READ and args[0] not in HIDDEN):
+        module, path = named(args[0]), named(args[1])
+        if path is None or (right(kept, path) == READ and module not in HIDDEN):
             return ""
         return "loads " + path
     if event in CHANGES:
@@ -195,10 +205,10 @@ def right(kept: Kept, path: str) -> int:
 
 def named(path: Any) -> str | None:
     """A path as plain text; None for a descriptor that is open."""
-    # by the types' own methods: a subclass may have others
-    if isinstance(path, str):
+    # by the types' own methods: a subclass, or what says that it is one, has others
+    if issubclass(type(path), str):
         return str.__str__(path)
-    if isinstance(path, bytes):
+    if issubclass(type(path), bytes):
         return bytes.decode(path, "utf-8", "surrogateescape")
     return None
 
@@ -279,16 +289,20 @@ def silence() -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError("this cannot be used here")
 
+    for name in sys.builtin_module_names:
+        importlib.import_module(name)
     for module, names in UNHEARD.items():
         for name in names:
-            for place in (module, sys.modules.get("posix"), sys.modules.get("_signal")):
+            for place in (module, sys.modules.get("posix"), sys.modules["_signal"]):
                 if hasattr(place, name):
                     setattr(place, name, refuse)
+    gc.disable()
 
 
 def seal(target: int, settings: dict[str, Any]) -> None:
     """Close the ways out; `target` is where the parent listens."""
     limit(settings["memory"], settings["seconds"])
+    silence()
     for name in [x for x in sys.modules if x.partition(".")[0] in HIDDEN]:
         del sys.modules[name]
     loaded = {name.partition(".")[0] for name in sys.modules} - {"ctlearn", "runner"}
@@ -296,7 +310,6 @@ def seal(target: int, settings: dict[str, Any]) -> None:
     sys.meta_path.insert(0, Finder(allowed))
     # a warning and a traceback show lines of files that are not for reading
     linecache.updatecache = lambda *_: []
-    silence()
     kept = Kept(target, rights_of(settings["folder"], settings["guarded"]), [])
     # nothing that the code can name leads here
     del sys.modules[__name__]

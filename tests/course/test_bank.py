@@ -193,7 +193,7 @@ def test_inputs_are_what_can_be_sent(exercise):
 
 @each
 def test_the_reference_passes(exercise):
-    for seed in range(3):
+    for seed in range(2):
         assert examine(exercise, at_once(exercise.reference), seed) == ((), None)
 
 

@@ -125,6 +125,12 @@ def test_every_fourth_layer_pays_for_a_cache():
     assert found.operations == 5 * fixed.operations + full.operations
 
 
+def test_a_latent_layer_keeps_one_vector_and_asks_it_with_every_head():
+    x = cost.Sizes(heads=2, d_k=4, d_v=6, window=8, rank=5)
+    found = cost.latent(100, x)
+    assert found == cost.Cost(cache=100 * 5 * 2, state=0, operations=2 * 2 * 100 * 5)
+
+
 def test_cache_and_state_are_equal_where_the_formula_says():
     assert cost.equal_bytes(64, 64) == 32
     T = int(cost.equal_bytes(6, 3))

@@ -8,6 +8,7 @@ An answer is tried on inputs that are drawn anew each time, and compared with a
 reference that is computed then. It runs in a process of its own.
 """
 
+import os
 import warnings
 from collections.abc import Callable
 
@@ -18,6 +19,10 @@ from ctlearn.course.progress import ProgressError, progress, record
 from ctlearn.course.sandbox import Function
 
 __all__ = ["check", "exercises", "progress", "show"]
+
+
+# nbgrader sets this in the notebooks that it runs.
+MARKING = "NBGRADER_EXECUTION"
 
 
 class Shown(str):
@@ -45,11 +50,14 @@ def show(key: str) -> Shown:
 def check(key: str, function: Callable) -> Verdict:
     """The verdict on a function of yours; a try is counted in your progress.
 
-    A progress file that cannot be kept is told by a warning. Raises KeyError, with the
+    Where nbgrader runs a notebook, it is not: the progress would be the instructor's. A
+    progress file that cannot be kept is told by a warning. Raises KeyError, with the
     keys of the chapter, for a key that there is not.
     """
     find(key)
     verdict = apart(key, Function(function))
+    if MARKING in os.environ:
+        return verdict
     try:
         record(key, verdict.passed)
     except ProgressError as error:

@@ -1,0 +1,209 @@
+"""Assignments as files: notebooks, nbgrader's source and release, and Markdown.
+
+All are made of the same parts, the statement, the text to begin with, and the cell that
+marks it. What is for a student holds the stub where an instructor's has the solution.
+
+The nbgrader source is what `nbgrader generate_assignment` reads: it takes out what is
+between its marks. The release is for those who hand out by other means.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from ctlearn.course.assignments import Assignment, Handed, ProblemSet, draw
+from ctlearn.course.exercise import Exercise, body, head
+
+Reader = Literal["student", "instructor"]
+
+IMPORTS = "import numpy as np\n{}\nfrom ctlearn.course import check\n"
+OF_KERNELS = "import triton\nimport triton.language as tl\n"
+# nbgrader's marks of what a student is not given
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+NBGRADER_SCHEMA = 3
+
+
+class Part(NamedTuple):
+    """A piece of an assignment: words, the text of a program, or a cell that marks."""
+
+    kind: Literal["words", "program", "mark"]
+    text: str
+    exercise: Exercise | None = None
+
+
+def parts(assignment: Assignment, reader: Reader) -> Iterator[Part]:
+    """An assignment piece by piece, for students or with solutions."""
+    about = f"{assignment.about}\n\n" if assignment.about else ""
+    yield Part(
+        "words",
+        f"# {assignment.title}\n\n{about}{assignment.marks} marks, about "
+        f"{assignment.minutes} minutes.\n\nEach answer is a function. `check` tries it "
+        "on inputs that are drawn anew each time, and says which property it lacks; an "
+        "answer that lacks one gets no marks.",
+    )
+    kernels = any(exercise.puzzle for exercise in assignment.exercises)
+    yield Part("program", IMPORTS.format(OF_KERNELS if kernels else ""))
+    for i, exercise in enumerate(assignment.exercises, 1):
+        yield Part("words", asked(i, exercise), exercise)
+        if reader == "instructor":
+            yield Part("words", told(exercise), exercise)
+        text = exercise.solution if reader == "instructor" else exercise.stub
+        yield Part("program", text, exercise)
+        yield Part("mark", f'check("{exercise.key}", {exercise.name})', exercise)
+
+
+def asked(i: int, exercise: Exercise) -> str:
+    """The heading and the statement of an exercise."""
+    return (
+        f"## {i}. {exercise.title}\n\n{exercise.statement}\n\n"
+        f"*{exercise.marks} marks, about {exercise.minutes} minutes.*"
+    )
+
+
+def told(exercise: Exercise) -> str:
+    """What an instructor is told besides: the hint, and the mistakes by name."""
+    mistakes = "\n".join(f"- *{x.name}*: {x.says}" for x in exercise.mistakes)
+    return (
+        f"**Hint.** {exercise.hint}\n\n**Mistakes that are recognised.**\n\n{mistakes}"
+    )
+
+
+def as_notebook(assignment: Assignment, reader: Reader) -> nbformat.NotebookNode:
+    """A notebook in which each answer can be checked at once."""
+    cells = [
+        new_markdown_cell(part.text)
+        if part.kind == "words"
+        else new_code_cell(part.text.strip())
+        for part in parts(assignment, reader)
+    ]
+    return finished(assignment, cells)
+
+
+def as_nbgrader(assignment: Assignment, reader: Reader) -> nbformat.NotebookNode:
+    """The source for nbgrader, if for an instructor, and its release for a student."""
+    cells = []
+    for i, part in enumerate(parts(assignment, "student")):
+        exercise = part.exercise
+        if exercise is None:
+            # not locked: a student may import more
+            make = new_markdown_cell if part.kind == "words" else new_code_cell
+            cells.append(make(part.text.strip()))
+        elif part.kind == "words":
+            text = part.text
+            if exercise.begins:
+                text += (
+                    f"\n\nBegin from this:\n\n```python\n{exercise.stub.strip()}\n```"
+                )
+            about = noted(f"asked-{i:02}", solution=False, points=None)
+            cells.append(new_markdown_cell(text, metadata=about))
+        elif part.kind == "program":
+            about = noted(exercise.key, solution=True, points=None)
+            cells.append(new_code_cell(answered(exercise, reader), metadata=about))
+        else:
+            text = f"verdict = {part.text}\nprint(verdict)\nassert verdict.passed"
+            about = noted(f"mark-{exercise.key}", solution=False, points=exercise.marks)
+            cells.append(new_code_cell(text, metadata=about))
+    return finished(assignment, cells)
+
+
+def fenced(text: str) -> str:
+    """A program's text in Markdown."""
+    return f"```python\n{text.strip()}\n```"
+
+
+def answered(exercise: Exercise, reader: Reader) -> str:
+    """The student's cell: with the solution between nbgrader's marks, or without."""
+    if reader == "student":
+        return exercise.stub.strip()
+    solved = body(exercise.reference).strip("\n")
+    return f"{head(exercise.reference)}    {BEGIN}\n{solved}\n    {END}"
+
+
+def noted(name: str, *, solution: bool, points: int | None) -> dict[str, Any]:
+    """What nbgrader keeps with a cell; `points` makes it one that marks."""
+    held: dict[str, Any] = {
+        "grade": points is not None,
+        "grade_id": re.sub(r"[^0-9a-zA-Z-]", "-", name),
+        "locked": not solution,
+        "schema_version": NBGRADER_SCHEMA,
+        "solution": solution,
+        "task": False,
+    }
+    if points is not None:
+        held["points"] = points
+    return {"nbgrader": held}
+
+
+def finished(assignment: Assignment, cells: list) -> nbformat.NotebookNode:
+    """A notebook of these cells, whose ids are the same each time it is made."""
+    for i, cell in enumerate(cells):
+        cell["id"] = f"{assignment.name}-{i:02}"
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return new_notebook(
+        cells=cells,
+        metadata={"kernelspec": kernel, "language_info": {"name": "python"}},
+    )
+
+
+def as_markdown(assignment: Assignment, reader: Reader) -> str:
+    """Text to be printed or put on a page; it marks nothing."""
+    kept = [part for part in parts(assignment, reader) if part.kind != "mark"]
+    return (
+        "\n\n".join(
+            part.text if part.kind == "words" else fenced(part.text) for part in kept
+        )
+        + "\n"
+    )
+
+
+def _written(make: Callable[..., nbformat.NotebookNode]) -> Callable[..., str]:
+    return lambda assignment, reader: nbformat.writes(make(assignment, reader)) + "\n"
+
+
+# How a format is made, and what its files are called.
+FORMATS: dict[str, tuple[Callable[[Assignment, Reader], str], str]] = {
+    "notebook": (_written(as_notebook), "ipynb"),
+    "nbgrader": (_written(as_nbgrader), "ipynb"),
+    "markdown": (as_markdown, "md"),
+}
+
+
+def export(
+    problems: ProblemSet,
+    out: Path,
+    *,
+    form: str = "notebook",
+    reader: Reader = "student",
+    seed: int | None = None,
+    students: tuple[str, ...] = (),
+) -> list[Path]:
+    """Write an assignment, or with `students` one for each; the files written.
+
+    For students, `handed-out.json` beside them says who was asked what, which
+    grading reads. Raises ValueError for students without a seed, and FileExistsError
+    for a file that is there: nothing is written then.
+    """
+    if students and seed is None:
+        raise ValueError("seed: sheets for each student are drawn from one; got none")
+    make, ending = FORMATS[form]
+    sheets = {who: draw(problems, seed, who) for who in students or ("",)}
+    texts = {
+        out / f"{who or problems.name}.{ending}": make(sheet, reader)
+        for who, sheet in sheets.items()
+    }
+    kept = out / "handed-out.json"
+    wanted = [*texts, *([kept] if reader == "student" else [])]
+    there = [str(file) for file in wanted if file.exists()]
+    if there:
+        raise FileExistsError(f"out: {', '.join(there)} would be written over")
+    out.mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        file.write_text(text, encoding="utf-8")
+    if reader == "student":
+        keys = {who: tuple(x.key for x in s.exercises) for who, s in sheets.items()}
+        Handed(problems.name, keys).save(kept)
+    return wanted

@@ -1,0 +1,78 @@
+"""The command reads, hands out and marks, and says in one line what it cannot do."""
+
+import subprocess
+import sys
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason='pip install "ctlearn[course]"')
+pytest.importorskip("tqdm", reason='no tqdm: pip install "ctlearn[course]"')
+
+from ctlearn.course.__main__ import main  # noqa: E402
+from ctlearn.course.assignments import SETS  # noqa: E402
+from ctlearn.course.bank import exercises  # noqa: E402
+
+
+def test_all_there_is_is_listed(capsys):
+    assert main(["list"]) == 0
+    told = capsys.readouterr().out
+    assert all(key in told for key in [*exercises(), *SETS])
+    assert main(["list", "--chapter", "7"]) == 0
+    told = capsys.readouterr().out
+    assert "07.slope" in told
+    assert "08." not in told
+
+
+def test_an_exercise_is_shown_and_checked(capsys, tmp_path):
+    assert main(["show", "07.slope"]) == 0
+    assert "def slope(k, v, S):" in capsys.readouterr().out
+    file = tmp_path / "mine.py"
+    for text, status, told in (
+        (exercises()["07.slope"].stub, 1, "Not yet."),
+        ("import numpy as np\n" + exercises()["07.slope"].solution, 0, "Passed."),
+    ):
+        file.write_text(text)
+        assert main(["check", "07.slope", str(file)]) == status
+        assert capsys.readouterr().out.startswith(told)
+
+
+def test_a_sheet_goes_out_and_comes_back(tmp_path):
+    names = tmp_path / "names.txt"
+    names.write_text("ann\nbob\n")
+    out = tmp_path / "out"
+    words = ["export", "--set", "set-4", "--seed", "2", "--students"]
+    assert main([*words, str(names), "--out", str(out)]) == 0
+    made = {file.name for file in out.iterdir()}
+    assert made == {"ann.ipynb", "bob.ipynb", "handed-out.json"}
+    (out / "ann.ipynb").unlink()
+    (out / "bob.ipynb").write_text("{")
+    handed, marks = str(out / "handed-out.json"), str(tmp_path / "marks")
+    assert main(["grade", str(out), "--handed", handed, "--out", marks]) == 0
+    assert (tmp_path / "marks" / "marks.csv").exists()
+    (out / "mallory.py").write_text("")
+    assert main(["grade", str(out), "--handed", handed, "--out", marks]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("show 07.none", "no exercise '07.none'; there are 07."),
+        ("check 07.none x.py", "no exercise '07.none'"),
+        ("export --chapter 99 --out x", "chapter: expected one with exercises, got 99"),
+        ("export --set set-9 --out x", "invalid choice: 'set-9'"),
+        ("export --out x", "--chapter --set is required"),
+        ("export --set set-1 --students none.txt --out x", "none.txt"),
+        ("grade . --handed none.json --out x", "none.json is no list of what was"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(words, told, capsys, tmp_path):
+    with pytest.raises(SystemExit) as stopped:
+        main([str(tmp_path) if word == "x" else word for word in words.split()])
+    assert stopped.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_it_runs_as_a_module():
+    command = [sys.executable, "-m", "ctlearn.course", "list", "--chapter", "1"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "01.merge" in run.stdout

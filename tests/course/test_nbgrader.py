@@ -1,0 +1,88 @@
+"""nbgrader's own commands take what is exported, and come to the same marks."""
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason='pip install "ctlearn[course]"')
+pytest.importorskip("nbgrader", reason='no nbgrader: pip install "ctlearn[nbgrader]"')
+
+from ctlearn.course.assignments import handed, whole_chapter  # noqa: E402
+from ctlearn.course.bank import exercises  # noqa: E402
+from ctlearn.course.export import export  # noqa: E402
+from ctlearn.course.grade import MARKS, grade  # noqa: E402
+
+CHAPTER = whole_chapter(12)
+NAME = CHAPTER.name
+
+
+def answered(file, solved):
+    """Write solutions into a released notebook, those of the keys in `solved`."""
+    notebook = nbformat.read(file, 4)
+    for cell in notebook.cells:
+        about = cell.metadata.get("nbgrader", {})
+        key = about.get("grade_id", "").replace("-", ".", 1)
+        if about.get("solution") and key in solved:
+            cell.source = exercises()[key].solution
+    nbformat.write(notebook, file)
+
+
+def test_a_course_from_source_to_marks(tmp_path):
+    course, keys = tmp_path / "course", list(CHAPTER.keys)
+    export(CHAPTER, course / "source" / NAME, form="nbgrader", reader="instructor")
+    (course / "nbgrader_config.py").write_text(
+        "c = get_config()\nc.CourseDirectory.course_id = 'course'\n"
+    )
+    places = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")
+    environment = os.environ | dict.fromkeys(places, str(tmp_path / "jupyter"))
+    environment |= {"CTLEARN_PROGRESS": str(tmp_path / "progress.json")}
+    # nbgrader calls a program of its libraries by name
+    programs = (str(Path(sys.executable).parent), os.environ["PATH"])
+    environment |= {"PATH": os.pathsep.join(programs)}
+    # and its libraries warn
+    environment |= {"PYTHONWARNINGS": "ignore"}
+
+    def nbgrader(*words):
+        command = [sys.executable, "-m", "nbgrader", *words]
+        run = subprocess.run(
+            command,
+            cwd=course,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr[-3000:]
+
+    nbgrader("generate_assignment", NAME)
+    released = course / "release" / NAME / f"{NAME}.ipynb"
+    text = released.read_text(encoding="utf-8")
+    for exercise in (exercises()[key] for key in keys):
+        assert exercise.solution not in text
+    assert "YOUR CODE HERE" in text
+    for who, solved in {"ann": keys, "bob": keys[:1], "cem": []}.items():
+        own = course / "submitted" / who / NAME
+        shutil.copytree(released.parent, own)
+        answered(own / f"{NAME}.ipynb", solved)
+    nbgrader("autograde", NAME)
+    nbgrader("export", "--to", "grades.csv")
+    with (course / "grades.csv").open(newline="", encoding="utf-8") as file:
+        theirs = {
+            row["student_id"]: float(row["score"]) for row in csv.DictReader(file)
+        }
+    # a try on the instructor's machine is nobody's progress
+    assert not (tmp_path / "progress.json").exists()
+
+    export(CHAPTER, tmp_path / "given")
+    sheets = handed(tmp_path / "given" / "handed-out.json")
+    grade(course / "submitted", sheets, tmp_path / "out")
+    with (tmp_path / "out" / MARKS).open(newline="", encoding="utf-8") as file:
+        ours = {row["student"]: float(row["marks"]) for row in csv.DictReader(file)}
+    assert ours == theirs
+    assert len(set(ours.values())) == 3

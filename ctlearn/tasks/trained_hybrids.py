@@ -169,7 +169,7 @@ def _recall(weights: dict[str, Tensor], d_k: int, x: Tensor) -> Tensor:
 def train(
     kind: Memory,
     *,
-    rate: float = 0.02,
+    rate: float = 0.04,
     steps: int = 400,
     batch: int = 16,
     seed: int = 0,

@@ -31,7 +31,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Protocol, Self
 
 import ctlearn
-from ctlearn.course.exercise import Answer, Asked, Inputs, Stopped
+from ctlearn.course.exercise import Answer, Inputs, Stopped
 from ctlearn.course.runner.fence import MARK, REFUSED
 from ctlearn.course.runner.messages import Unfit, pack, unpack
 from ctlearn.course.runner.submission import one, plain
@@ -85,7 +85,7 @@ class Function(NamedTuple):
             return {"function": cloudpickle.dumps(self.function)}
         except Exception as error:  # whatever an object does when it is pickled
             says = f"Your function cannot be taken out of its session: {error}"
-            raise Stopped("missing", says[:300]) from error
+            raise Stopped("missing", printable(says[:300])) from error
         finally:
             if module is not None:
                 cloudpickle.unregister_pickle_by_value(module)
@@ -186,15 +186,17 @@ class Child:
         if data is None:
             raise self._ended()
         if data.startswith(MARK):
-            says = data[1:].decode("utf-8", "replace")[:300]
-            raise Stopped("forbidden", f"It {says}, which is not allowed.")
+            says = f"It {data[1:].decode('utf-8', 'replace')[:300]}"
+            raise Stopped("forbidden", printable(f"{says}, which is not allowed."))
         try:
             return unpack(data)
         except ValueError:
             raise forged() from None
 
     def close(self) -> None:
-        """End it and all that it started."""
+        """End it and all that it started; nothing to do the second time."""
+        if self.process.returncode is not None:
+            return  # its number may be another's by now
         with contextlib.suppress(OSError):
             if os.name == "nt":
                 self.process.kill()
@@ -216,10 +218,9 @@ class Child:
             return Stopped("forbidden", "It does what is not allowed.")
         if status == -getattr(signal, "SIGXCPU", 0):
             return Stopped("time", "It did not end in time.")
-        if status < 0:
-            name = signal.Signals(-status).name
-            return Stopped("crash", f"It ended its process ({name}).")
-        return Stopped("crash", f"It ended its process (exit status {status}).")
+        names = {-x.value: x.name for x in signal.Signals}
+        how = names.get(status, f"exit status {status}")
+        return Stopped("crash", f"It ended its process ({how}).")
 
     def _write(self, data: bytes) -> None:
         left = memoryview(len(data).to_bytes(8, "big") + data)
@@ -258,6 +259,11 @@ def _exactly(pipe: Any, size: int) -> bytes:
             raise EOFError
         read += more
     return bytes(read)
+
+
+def printable(text: str) -> str:
+    """A child's words on one line, without what a terminal would take for orders."""
+    return "".join(x if x.isprintable() else " " for x in text)
 
 
 def forged() -> Stopped:
@@ -360,10 +366,6 @@ class Sandbox(Box):
             self.loaded = True
         return self
 
-    def asked(self, name: str) -> Asked:
-        """The function of this name, to be asked with inputs."""
-        return lambda inputs: self.call(name, inputs)
-
     def call(self, name: str, inputs: Inputs) -> Answer:
         """What the function returns for these inputs, given by name.
 
@@ -371,7 +373,7 @@ class Sandbox(Box):
         submission's functions can still be called.
         """
         reply = self.ask({"call": name, "inputs": inputs})
-        changed = str(reply.get("changed"))[:100]
+        changed = printable(str(reply.get("changed"))[:100])
         if changed:
             raise Stopped("forbidden", f"It replaces {changed}, which is not its own.")
         if "packed" not in reply:
@@ -389,15 +391,20 @@ def _told(stopped: Any) -> Stopped:
     kinds = ("error", "forbidden", "memory", "missing", "output", "shape")
     match stopped:
         case (str(kind), str(says)) if kind in kinds:
-            return Stopped(kind, says[:600])
+            return Stopped(kind, printable(says[:600]))
     return forged()
 
 
 def places(modules: tuple[str, ...]) -> list[str]:
     """The folders in which these modules lie, wherever this process found them."""
-    specs = (importlib.util.find_spec(name.partition(".")[0]) for name in modules)
-    files = [spec.origin for spec in specs if spec is not None and spec.origin]
-    return list(dict.fromkeys(str(Path(file).parents[1]) for file in files))
+    found: dict[str, None] = {}
+    for name in modules:
+        # a module that a session has replaced has none
+        with contextlib.suppress(ValueError):
+            spec = importlib.util.find_spec(name.partition(".")[0])
+            if spec is not None and spec.origin:
+                found[str(Path(spec.origin).parents[1])] = None
+    return list(found)
 
 
 def _guarded() -> list[str]:

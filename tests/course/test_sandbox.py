@@ -2,8 +2,8 @@
 
 import json
 import os
+import tempfile
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,10 +189,11 @@ def told(box, name, **inputs):
     return stopped.value.kind, stopped.value.says
 
 
-def test_the_child_has_an_empty_folder_and_a_bare_environment(monkeypatch):
+def test_the_child_has_an_empty_folder_and_a_bare_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("SECRET", "1")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Sandbox(Text(SURROUNDINGS), limits=LIMITS) as box:
-        folder = Path(os.readlink(f"/proc/{box.child.process.pid}/cwd"))
+        assert len(list(tmp_path.iterdir())) == 1
         variables, files, at_home = box.call("known", {}).value
         assert (files, at_home) == (0, True)
         # Python adds one for the locale
@@ -208,7 +209,7 @@ def test_the_child_has_an_empty_folder_and_a_bare_environment(monkeypatch):
         assert told(box, "other") == ("missing", "There is no function other.")
         assert box.call("hidden", {}).value == 1
     assert box.child.process.returncode is not None
-    assert not folder.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_seconds_are_for_all_calls_until_they_are_renewed():

@@ -15,6 +15,7 @@ read. Strangers' code belongs in a container besides.
 import _imp
 import _thread
 import builtins
+import contextlib
 import functools
 import gc
 import importlib
@@ -280,7 +281,9 @@ def limit(memory: int, seconds: float) -> None:
         if kind is not None:
             hard = resource.getrlimit(kind)[1]
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(kind, (most, most))
+            # a system may know a limit by name only
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(kind, (most, most))
 
 
 def silence() -> None:

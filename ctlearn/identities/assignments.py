@@ -197,18 +197,18 @@ def _two_variables(supply: Supply, d_k: int) -> tuple[Array, Array]:
     """Axes of two variables, which may lie in any directions, and a state."""
     w = supply.unit("w", 1, d_k)[0]
     u = np.eye(d_k, dtype=int) - 2 * np.outer(w, w)
-    return u[:2], supply.real("x", d_k)
+    return u[:2], supply.real("S", d_k)
 
 
 def _copy_numbers(supply: Supply, d_k: int) -> Numbers:
-    u, x = _two_variables(supply, d_k)
-    return Numbers({"u": u, "x": x})
+    u, S = _two_variables(supply, d_k)
+    return Numbers({"u": u, "S": S})
 
 
 @identity(
     title="To copy a variable can stretch a state by the root of two",
-    statement=r"\lVert (I - u_1 (u_1 - u_2)^\top) x \rVert^2 ="
-    r" \lVert x \rVert^2 - (u_1^\top x)^2 + (u_2^\top x)^2",
+    statement=r"\lVert (I - u_1 (u_1 - u_2)^\top) S \rVert^2 ="
+    r" \lVert S \rVert^2 - (u_1^\top S)^2 + (u_2^\top S)^2",
     source="ours; no delta step with a strength from 0 to 2 stretches anything",
     equations=("eq-copy",),
     worlds=("rationals", "floats"),
@@ -231,8 +231,8 @@ def copying(
     supply: Supply, d_k: int, *, erased: int = 1, lost: int = 1, more: int = 1
 ) -> Sides:
     """The line x <- y of the one memory, on any state."""
-    u, x = _two_variables(supply, d_k)
+    u, S = _two_variables(supply, d_k)
     e = erased * u[0] - u[1]
-    _, after = memory.step(u[0], u[0], 0 * x[:1], e=e, S=x[:, None])
-    told = x @ x - lost * (u[0] @ x) ** 2 + more * (u[1] @ x) ** 2
+    _, after = memory.step(u[0], u[0], 0 * S[:1], e=e, S=S[:, None])
+    told = S @ S - lost * (u[0] @ S) ** 2 + more * (u[1] @ S) ** 2
     return np.asarray((after * after).sum()), np.asarray(told)

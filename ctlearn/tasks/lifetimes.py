@@ -93,13 +93,15 @@ def live(blocks: Iterator[Block], *, beta: float, noise: float) -> Iterator[Mome
 def held() -> int:
     """Bytes of memory that this process holds.
 
-    By the system's account where it gives one in /proc; elsewhere by Python's own, once
-    `tracemalloc` has been started.
+    By the system's account where it gives one in /proc; elsewhere by Python's own,
+    which begins at the first call.
     """
     if _MEMORY.exists():
         import resource
 
         return int(_MEMORY.read_text().split()[1]) * resource.getpagesize()
+    if not tracemalloc.is_tracing():
+        tracemalloc.start()
     return tracemalloc.get_traced_memory()[0]
 
 

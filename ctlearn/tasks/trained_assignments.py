@@ -11,6 +11,10 @@ Beside them is a GRU whose state has as many numbers,
 
 with x_r, x_z and x_n learned for each line, and the same network behind its state. A
 window of the last lines is right where the variable was set in it, and else guesses.
+
+All learn on programs of which the share SETS of the lines sets, and are tested on more
+of that kind, and on others where lines set more RARELY: what a variable holds then
+comes from further back.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,7 +29,7 @@ from ctlearn.tasks.trained_tracking import HEADS, HIDDEN, D, Kind, learn, streng
 from ctlearn.tasks.training import Setting, on, setting
 
 VARIABLES, MODULUS, LENGTH = 3, 3, 24
-SETS = 0.2  # the share of lines that set
+SETS, RARELY = 0.2, 0.02  # shares of lines that set
 LINES = 2 * VARIABLES * MODULUS
 STATE = HEADS * D * D  # numbers that a layer's state has
 KINDS = {
@@ -44,13 +48,26 @@ class Programs(NamedTuple):
     wanted: Tensor
 
 
-def draw(n: int, T: int, generator: torch.Generator) -> Programs:
-    """Programs of T lines, each with a question behind it."""
+class Right(NamedTuple):
+    """Shares of right answers at each line of new programs, [names, seeds, tested].
+
+    `usual` where as many lines set as in training, `rare` where RARELY one does.
+    """
+
+    usual: Tensor
+    rare: Tensor
+
+
+def draw(n: int, T: int, generator: torch.Generator, *, sets: float = SETS) -> Programs:
+    """Programs of T lines, the share `sets` of which set, with a question behind each.
+
+    All numbers are as likely, and so are all variables.
+    """
 
     def random(most: int) -> Tensor:
         return torch.randint(most, (n, T), generator=generator)
 
-    adds = torch.rand(n, T, generator=generator) >= SETS
+    adds = torch.rand(n, T, generator=generator) >= sets
     target, number, asked = random(VARIABLES), random(MODULUS), random(VARIABLES)
     held, wanted = torch.zeros(n, VARIABLES, dtype=torch.long), torch.empty_like(asked)
     for t in range(T):
@@ -61,13 +78,13 @@ def draw(n: int, T: int, generator: torch.Generator) -> Programs:
     return Programs((adds * VARIABLES + target) * MODULUS + number, asked, wanted)
 
 
-def window_ceiling(window: int) -> float:
+def window_ceiling(window: int, *, sets: float = SETS) -> float:
     """The best share of right answers of a window of so many lines, late in a program.
 
     All numbers are alike for a variable that was not set in it, since each line that
-    adds may have added any.
+    adds may have added any. `sets` is the share of lines that set.
     """
-    unset = (1 - SETS / VARIABLES) ** window
+    unset = (1 - sets / VARIABLES) ** window
     return 1 - unset + unset / MODULUS
 
 
@@ -111,15 +128,15 @@ def gru(weights: dict[str, Tensor], line: Tensor, asked: Tensor) -> Tensor:
 def train(
     names: Iterable[str],
     *,
-    steps: int = 450,
-    rate: float = 0.03,
+    steps: int = 750,
+    rate: float = 0.05,
     batch: int = 16,
     tested: int = 512,
     seed: int = 0,
     where: Setting | None = None,
     show: Callable[[range], Iterable[int]] = iter,
-) -> Tensor:
-    """Share of right answers at each line of new programs: [names, seeds, tested].
+) -> Right:
+    """Train, and say how often each layer is right at each line of new programs.
 
     `names` are some of KINDS, which are trained side by side, or GRU alone. Programs
     have LENGTH lines in training, and 64 for each seed have `tested`. `seed` sets all
@@ -140,19 +157,23 @@ def train(
         else:
             weights = gru_weights(layers, generator)
 
-        def answered(n: int, T: int) -> tuple[Tensor, Tensor]:
-            drawn = draw(layers * n, T, generator)
+        def answered(n: int, T: int, sets: float) -> tuple[Tensor, Tensor]:
+            drawn = draw(layers * n, T, generator, sets=sets)
             line, asked, wanted = (x.view(layers, n, T) for x in drawn)
             if not kinds:
                 return gru(weights, line, asked), wanted
             beta = strengths(weights, kinds)
             return trained_tracking.layer(weights, beta, line, asked), wanted
 
+        def lesson() -> tuple[Tensor, Tensor]:
+            return answered(batch, LENGTH, SETS)
+
         longer = steps * where.longer
-        learn(
-            weights, lambda: answered(batch, LENGTH), steps=longer, rate=rate, show=show
-        )
+        learn(weights, lesson, steps=longer, rate=rate, show=show)
+        found = []
         with torch.no_grad():
-            logits, wanted = answered(64, tested)
-        right = (logits.argmax(-1) == wanted).float().mean(1)
-        return right.view(len(names), where.seeds, tested).cpu()
+            for sets in (SETS, RARELY):
+                logits, wanted = answered(64, tested, sets)
+                right = (logits.argmax(-1) == wanted).float().mean(1)
+                found.append(right.view(len(names), where.seeds, tested).cpu())
+        return Right(*found)

@@ -25,6 +25,11 @@ def programs():
 def test_the_four_lines_make_thirteen_and_each_is_needed():
     assert assignments.answer(FOUR_LINES, 2) == 13
     assert assignments.paths(FOUR_LINES, 3, 2).tolist() == [1, 1, 1, 1]
+    instead = np.array([3, 7], dtype=object)
+    said = assignments.answer(FOUR_LINES, 2, lost=2, instead=instead)
+    assert said.tolist() == [13, 17]
+    # the second line, x + 5, is lost whole
+    assert assignments.answer(FOUR_LINES, 2, lost=1, instead=0) == 3
     left = [assignments.answers_left(FOUR_LINES, 2, t, 17) for t in range(4)]
     assert left == [17] * 4
     dead = (Line(1, (), 9), *FOUR_LINES)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ def test_blocks_are_one_stream_whose_rule_changes_half_way():
     assert [len(x.k) for x in blocks] == [1000] * 5
     first = [np.array_equal(x.W, blocks[0].W) for x in blocks]
     assert first == [True, True, True, False, False]
+    even = [x.W for x in lifetimes.stream(0, 40, block=10)]
+    assert [np.array_equal(W, even[0]) for W in even] == [True, True, False, False]
     assert all(a.dtype == np.float32 for x in blocks for a in x)
     for k, v, W in blocks:
         assert (k**2).sum(axis=1) == pytest.approx(np.ones(1000), abs=1e-5)
@@ -71,6 +74,38 @@ def test_what_is_kept_is_noticed():
     """The same measure, on a reader that keeps its blocks."""
     life = lived("200000", "keep")
     assert grown(life) * life[0].held > 0.9 * lifetimes.cache_bytes(100_000, 16)
+
+
+@pytest.mark.parametrize("system", [True, False], ids=["system", "Python"])
+def test_what_is_held_counts_what_is_added(monkeypatch, tmp_path, system):
+    if not system:
+        monkeypatch.setattr(lifetimes, "_MEMORY", tmp_path / "no such account")
+    try:
+        before = lifetimes.held()
+        added = np.empty(8_000_000)
+        if system and lifetimes._MEMORY.exists():
+            # asked for, and not there before it is written
+            assert lifetimes.held() - before < 0.1 * added.nbytes
+        added[:] = 1
+        assert lifetimes.held() - before >= 0.9 * added.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_errors_are_those_of_the_states():
+    """Both learners again, token by token."""
+    blocks = list(lifetimes.stream(3, 90, d=4, noise=0.3, block=30))
+    life = list(lifetimes.live(iter(blocks), beta=0.2, noise=0.3))
+    S, total, tokens = np.zeros((4, 4)), np.zeros((4, 4)), 0
+    for block, moment in zip(blocks, life, strict=True):
+        for k, v in zip(block.k.astype(float), block.v.astype(float), strict=True):
+            S = S + 0.2 * np.outer(k, v - S.T @ k)
+            total, tokens = total + np.outer(k, v), tokens + 1
+        # the step of `eq-future-error`, for values with noise
+        added = total / (1 + (tokens - 1) / 4 + 0.3**2) - block.W
+        assert moment.tokens == tokens
+        assert moment.delta == pytest.approx(((S - block.W) ** 2).mean(), rel=1e-3)
+        assert moment.added == pytest.approx((added**2).mean(), rel=1e-3)
 
 
 def test_a_cache_weighs_its_keys_and_values():

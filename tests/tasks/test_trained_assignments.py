@@ -9,8 +9,10 @@ from ctlearn.tasks.trained_assignments import (
     GRU,
     HEADS,
     KINDS,
+    LENGTH,
     LINES,
     MODULUS,
+    RARELY,
     SETS,
     STATE,
     VARIABLES,
@@ -41,22 +43,35 @@ def test_what_is_wanted_is_what_the_program_holds_modulo_three():
             assert held % MODULUS == wanted[t]
 
 
-def test_a_share_of_the_lines_sets_and_all_lines_come():
-    lines = trained_assignments.draw(200, 40, generator()).line
+@pytest.mark.parametrize("share", [SETS, RARELY])
+def test_a_share_of_the_lines_sets_and_all_lines_come(share):
+    lines = trained_assignments.draw(400, 40, generator(), sets=share).line
     assert len(lines.unique()) == LINES
     sets = (lines < VARIABLES * MODULUS).float().mean()
-    assert float(sets) == pytest.approx(SETS, abs=0.02)
+    assert float(sets) == pytest.approx(share, rel=0.1)
 
 
-def test_a_window_is_right_as_often_as_it_says():
+def test_variables_and_numbers_are_asked_for_and_told_alike():
+    line, asked, _ = trained_assignments.draw(400, 40, generator())
+    for drawn, most in (
+        (asked, VARIABLES),
+        (line // MODULUS % VARIABLES, VARIABLES),
+        (line % MODULUS, MODULUS),
+    ):
+        shares = drawn.flatten().bincount(minlength=most) / drawn.numel()
+        assert shares.tolist() == pytest.approx([1 / most] * most, abs=0.02)
+
+
+@pytest.mark.parametrize("share", [SETS, RARELY])
+def test_a_window_is_right_as_often_as_it_says(share):
     """Counted: where the variable was not set in the window, a third is right."""
-    line, asked, _ = trained_assignments.draw(4000, 60, generator(1))
+    line, asked, _ = trained_assignments.draw(4000, 60, generator(1), sets=share)
     sets, target = line < VARIABLES * MODULUS, line // MODULUS % VARIABLES
     for window in (1, 8, 24):
         seen = (sets & (target == asked[:, -1:]))[:, -window:].any(1).float().mean()
-        share = float(seen) + (1 - float(seen)) / MODULUS
-        ceiling = trained_assignments.window_ceiling(window)
-        assert share == pytest.approx(ceiling, abs=0.02)
+        right = float(seen) + (1 - float(seen)) / MODULUS
+        ceiling = trained_assignments.window_ceiling(window, sets=share)
+        assert right == pytest.approx(ceiling, abs=0.02)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -101,9 +116,9 @@ def test_training_learns(names):
         where=TWO,
         show=lambda steps: seen.append(steps) or steps,
     )
-    assert found.shape == (1, 2, 12)
+    assert found.usual.shape == found.rare.shape == (1, 2, 12)
     # chance is a third, and some variables are still zero at first
-    assert found[..., 6:].mean() > 0.41
+    assert found.usual[..., 6:].mean() > 0.41
     assert seen == [range(50)]
 
 
@@ -113,8 +128,39 @@ def test_one_seed_is_one_result(names):
         trained_assignments.train(names, steps=2, tested=8, seed=seed, where=TWO)
         for seed in (0, 0, 1)
     ]
-    assert torch.equal(runs[0], runs[1])
-    assert not torch.equal(runs[0], runs[2])
+    for first, again, other in zip(*runs, strict=True):
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+
+def test_one_kind_of_programs_is_learned_and_two_are_tested(monkeypatch):
+    seen, draw = [], trained_assignments.draw
+
+    def recorded(n, T, generator, *, sets):
+        seen.append((T, sets))
+        return draw(n, T, generator, sets=sets)
+
+    monkeypatch.setattr(trained_assignments, "draw", recorded)
+    trained_assignments.train([GRU], steps=3, tested=8, where=TWO)
+    assert seen == [(LENGTH, SETS)] * 3 + [(8, SETS), (8, RARELY)]
+
+
+def test_kinds_are_what_they_are_called():
+    steps = {1: "one step", 2: "two steps"}
+    for name, kind in KINDS.items():
+        assert name == f"{steps[kind.steps]}, strength up to {kind.most:g}"
+
+
+def test_a_larger_setting_trains_longer():
+    seen = []
+    trained_assignments.train(
+        [GRU],
+        steps=2,
+        tested=8,
+        where=TWO._replace(longer=3),
+        show=lambda steps: seen.append(steps) or steps,
+    )
+    assert seen == [range(6)]
 
 
 def test_a_gru_is_trained_alone():

@@ -112,6 +112,14 @@ CALM = {
         "error",
         "import os, signal\nsignal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)",
     ),
+    "slows its parent down": (
+        "error",
+        "import os\nos.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
+    ),
+    "chooses its parent's processor": (
+        "error",
+        "import os\nos.sched_setaffinity(os.getppid(), {0})",
+    ),
     "asks": ("error", "return input()"),
     "one file too large": ("error", "open('a', 'wb').write(bytes(2**23))"),
     "a large view of little": ("output", "return np.broadcast_to(x[0], (10**12,))"),
@@ -371,6 +379,26 @@ STORMY = {
         "files",
         function("double", "while True: open(f'{id([])}', 'w').write('a' * 10**5)"),
     ),
+    "folders in folders": (
+        "forbidden",
+        "folders",
+        function("double", "import os\nwhile True: os.mkdir('a'), os.chdir('a')"),
+    ),
+    # some functions take bytes that can be changed for a path
+    "removes by a path of another type": (
+        "forbidden",
+        "",
+        function("double", "import os\nos.remove(bytearray(b'/no/such/file'))"),
+    ),
+    "removes from an open folder up": (
+        "forbidden",
+        "writes",
+        function(
+            "double",
+            "import os\ntop = os.open('.', 0)\nos.mkdir('a')\nos.chdir('a')\n"
+            "os.remove('../no-such-file', dir_fd=top)",
+        ),
+    ),
     "writes elsewhere": (
         "forbidden",
         "writes",
@@ -385,6 +413,17 @@ STORMY = {
             "from importlib import machinery as m, util\n"
             "l = m.ExtensionFileLoader('a', 'a.so')\n"
             "l.create_module(util.spec_from_loader('a', l))",
+        ),
+    ),
+    "loads what is hidden by another name": (
+        "forbidden",
+        "loads",
+        function(
+            "double",
+            "import _hashlib\nfrom importlib import machinery as m, util\n"
+            "p = _hashlib.__file__.replace('_hashlib', '_posixsubprocess')\n"
+            "l = m.ExtensionFileLoader('a._posixsubprocess', p)\n"
+            "l.create_module(util.spec_from_loader('a._posixsubprocess', l))",
         ),
     ),
     # each of these would run its own code where the fence's frame is seen
@@ -420,6 +459,12 @@ READS = {
     ),
     "from the folder up": "import os\nreturn open(os.path.relpath(p)).read()",
     "a descriptor": "import os\nos.open(p, 0)",
+    "names of the fence": (
+        "import linecache, os, sys\n"
+        "for f in os.mkfifo, linecache.updatecache, sys.meta_path[0].find_spec:\n"
+        "    f.__globals__['fault'] = lambda *_: ''\n"
+        "return open(p).read()"
+    ),
     "a folder's descriptor": (
         "import os, sys\nos.open(next(x for x in sys.path if x[-8:] == 'packages'), 0)"
     ),

@@ -1,5 +1,6 @@
 """The child's main loop: it makes ready, seals itself, and answers messages."""
 
+import contextlib
 import gc
 import importlib
 import math
@@ -7,6 +8,7 @@ import os
 import signal
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from .messages import Channel, pack
@@ -24,6 +26,21 @@ def private() -> Channel:
     os.dup2(nothing, 0)
     os.close(nothing)
     return channel
+
+
+@contextlib.contextmanager
+def ending(seconds: float) -> Iterator[None]:
+    """Have the system end this process if the block does not end long before.
+
+    The parent's clock is stricter; this is for when there is no parent any more.
+    """
+    alarm = getattr(signal, "alarm", None)
+    if alarm is None:  # Windows
+        yield
+        return
+    alarm(math.ceil(seconds) + 5)
+    yield
+    alarm(0)
 
 
 def stand_in() -> None:
@@ -78,7 +95,6 @@ def main() -> None:
     sys.path += [path for path in settings["places"] if path not in sys.path]
     watched = Watched(settings["imports"])
     stand_in()
-    alarm = getattr(signal, "alarm", lambda seconds: None)
     importlib.import_module(f"{__package__}.fence").seal(channel.target, settings)
     watched.finder = sys.meta_path[0]
     # what is there already need not be looked through each time
@@ -87,14 +103,13 @@ def main() -> None:
     channel.send(pack("sealed"))
     while True:
         asked = channel.receive()
-        # for what is left behind if the parent ends
-        alarm(math.ceil(asked["seconds"]) + 5)
-        if "load" in asked:
-            submission.load(asked["load"])
-            found: dict[str, Any] = {}
-        else:
-            found = submission.call(asked["call"], asked["inputs"], settings["output"])
-        alarm(0)
+        found: dict[str, Any] = {}
+        with ending(asked["seconds"]):
+            if "load" in asked:
+                submission.load(asked["load"])
+            else:
+                limit = settings["output"]
+                found = submission.call(asked["call"], asked["inputs"], limit)
         channel.send(pack({"to": asked["to"], "changed": watched.changed(), **found}))
         del asked, found
         gc.collect()

@@ -28,7 +28,7 @@ import threading
 from os import _exit, getcwd, stat, write
 from typing import Any, NamedTuple
 
-from .submission import Refused
+from .refusing import Finder, no_lines, refuse
 
 # What functions here find as builtins: a copy, which nobody else can change.
 globals()["__builtins__"] = dict(vars(builtins))
@@ -39,6 +39,8 @@ REFUSED = 66
 MARK = b"!"
 # How often a submission may change files, and bytes of each: disks are shared.
 CHANGED, FILE_BYTES = 1000, 2**18
+# And how many folders: one in another in another is cleared away level by level.
+FOLDERS = 100
 DESCRIPTORS = 64
 # What may be done below a folder; what is free is not counted.
 NONE, READ, WRITE, FREE = 0, 1, 2, 3
@@ -72,6 +74,7 @@ HIDDEN = frozenset(
         "multiprocessing",
         "readline",
         "socket",
+        "spwd",
         "sqlite3",
         "subprocess",
     }
@@ -121,7 +124,19 @@ CHANGES = {
 UNHEARD = {
     _imp: ("create_builtin",),
     _thread: ("start_joinable_thread", "start_new", "start_new_thread"),
-    os: ("chroot", "memfd_create", "mkfifo", "mknod", "pidfd_open", "setns", "unshare"),
+    os: (
+        "chroot",
+        "memfd_create",
+        "mkfifo",
+        "mknod",
+        "pidfd_open",
+        "sched_setaffinity",
+        "sched_setparam",
+        "sched_setscheduler",
+        "setns",
+        "setpriority",
+        "unshare",
+    ),
     gc: ("enable",),
     signal: ("pidfd_send_signal", "signal"),
     threading: ("_start_joinable_thread", "_start_new_thread"),
@@ -138,6 +153,7 @@ class Kept(NamedTuple):
     target: int
     rights: tuple[tuple[str, int], ...]
     changed: list[str]
+    folders: list[str]
 
 
 def hook(kept: Kept, event: str, args: tuple) -> None:
@@ -162,11 +178,19 @@ def fault(kept: Kept, event: str, args: tuple) -> str:
     if event == "import":
         # compiled code lies in a file; what was made here must not be loaded
         module, path = named(args[0]), named(args[1])
-        if path is None or (right(kept, path) == READ and module not in HIDDEN):
+        if path is None:
+            return ""
+        # the name before the last dot is free: only the last part must fit the file
+        hidden = module is None or module.rpartition(".")[2] in HIDDEN
+        if right(kept, path) == READ and not hidden:
             return ""
         return "loads " + path
     if event in CHANGES:
         paths = [named(path) for path in args[: CHANGES[event]]]
+        if event == "os.mkdir":
+            kept.folders.extend(filter(None, paths))
+            if len(kept.folders) > FOLDERS:
+                return "makes too many folders"
         says = [opened(kept, path, 1) for path in paths if path is not None]
         return next(filter(None, says), "")
     if event.partition(".")[0] in FAMILIES:
@@ -194,6 +218,9 @@ def opened(kept: Kept, path: str, writing: int) -> str:
 
 def right(kept: Kept, path: str) -> int:
     """What may be done with a path."""
+    # it may start from an open folder, which is not seen here
+    if not rooted(path) and ".." in path.replace("\\", "/").split("/"):
+        return NONE
     try:
         whole = absolute(path)
     except OSError:  # the folder that it starts from is gone
@@ -205,13 +232,23 @@ def right(kept: Kept, path: str) -> int:
 
 
 def named(path: Any) -> str | None:
-    """A path as plain text; None for a descriptor that is open."""
+    """A path as plain text; None for none, and for a descriptor that is open.
+
+    Raises TypeError for another type: some functions take whatever holds bytes.
+    """
     # by the types' own methods: a subclass, or what says that it is one, has others
     if issubclass(type(path), str):
         return str.__str__(path)
     if issubclass(type(path), bytes):
         return bytes.decode(path, "utf-8", "surrogateescape")
-    return None
+    if path is None or issubclass(type(path), int):
+        return None
+    raise TypeError
+
+
+def rooted(path: str) -> bool:
+    """Whether a path starts from the root."""
+    return path.startswith("/") or (WINDOWS and path[1:2] in (":", "\\"))
 
 
 def absolute(path: str) -> str:
@@ -219,8 +256,7 @@ def absolute(path: str) -> str:
 
     All in small letters where the system does not tell them from capitals.
     """
-    rooted = path.startswith("/") or (WINDOWS and path[1:2] in (":", "\\"))
-    whole = path if rooted else getcwd() + "/" + path
+    whole = path if rooted(path) else getcwd() + "/" + path
     if WINDOWS:
         whole = whole.replace("\\", "/")
     parts: list[str] = []
@@ -243,18 +279,6 @@ def rights_of(folder: str, guarded: list[str]) -> tuple[tuple[str, int], ...]:
     rights |= {absolute(path): NONE for path in guarded}
     rights |= {absolute(folder): WRITE, absolute(os.devnull): FREE}
     return tuple(sorted(rights.items(), key=lambda pair: -len(pair[0])))
-
-
-class Finder:
-    """The first to be asked for a module: it finds none, and refuses some."""
-
-    def __init__(self, allowed: frozenset[str]) -> None:
-        self.allowed = allowed
-
-    def find_spec(self, name: str, *_: Any) -> None:
-        """Raise Refused for a module that is not Python's own, nor allowed."""
-        if name.partition(".")[0] not in self.allowed:
-            raise Refused(f"{name} may not be imported")
 
 
 def limit(memory: int, seconds: float) -> None:
@@ -288,10 +312,6 @@ def limit(memory: int, seconds: float) -> None:
 
 def silence() -> None:
     """Put something that refuses in the place of what tells no event."""
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise PermissionError("this cannot be used here")
-
     for name in sys.builtin_module_names:
         importlib.import_module(name)
     for module, names in UNHEARD.items():
@@ -312,8 +332,8 @@ def seal(target: int, settings: dict[str, Any]) -> None:
     allowed = (sys.stdlib_module_names | loaded) - HIDDEN
     sys.meta_path.insert(0, Finder(allowed))
     # a warning and a traceback show lines of files that are not for reading
-    linecache.updatecache = lambda *_: []
-    kept = Kept(target, rights_of(settings["folder"], settings["guarded"]), [])
+    linecache.updatecache = no_lines
+    kept = Kept(target, rights_of(settings["folder"], settings["guarded"]), [], [])
     # nothing that the code can name leads here
     del sys.modules[__name__]
     del vars(sys.modules[__name__.rpartition(".")[0]])["fence"]

@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 
 from .messages import NUMBERS, TooMuch, Unfit, described, pack
+from .refusing import Refused
 
 # Values that a function may return at once.
 MANY = 16
-
-
-class Refused(ImportError):
-    """A module that may not be imported here."""
 
 
 class Submission:

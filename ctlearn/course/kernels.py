@@ -9,6 +9,7 @@ puzzle's own judge watches what it touches and computes what is right afterwards
 """
 
 import ast
+import importlib
 import importlib.util
 import inspect
 import itertools
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ctlearn.course.exercise import Stopped
-from ctlearn.course.runner.child import private
+from ctlearn.course.runner.child import ending, private
 from ctlearn.course.runner.fence import limit
 from ctlearn.course.runner.messages import pack
 from ctlearn.course.runner.submission import parsed
@@ -157,27 +158,34 @@ def module_of(cells: Cells, name: str) -> str:
     return HEAD + "\n\n".join(map(ast.unparse, kept)) + "\n"
 
 
+def judged(asked: dict[str, Any], file: Path) -> dict[str, Any]:
+    """What the puzzle's judge says of the kernel, whose text is written to the file."""
+    from ctlearn.kernels import puzzles
+
+    try:
+        text = module_of(asked["cells"], asked["name"])
+        file.write_text(text, encoding="utf-8")
+        defined: dict[str, Any] = {"__name__": file.stem}
+        exec(compile(text, str(file), "exec"), defined)
+        kernel = defined[asked["name"]]
+        passed, says = puzzles.check(asked["puzzle"], kernel, asked["seed"])
+    except (LookupError, SyntaxError, RecursionError) as fault:
+        passed, says = False, str(fault.args[0])
+    return {"passed": passed, "says": says}
+
+
 def serve() -> None:
     """In the child: judge what is sent, until there is no more."""
     channel = private()
     settings = channel.receive()
     interpreted.begin()
-    from ctlearn.kernels import puzzles
-
+    importlib.import_module("ctlearn.kernels.puzzles")
     limit(settings["memory"], settings["seconds"])
     channel.send(pack("ready"))
     for count in itertools.count():
         asked = channel.receive()
-        try:
-            text = module_of(asked["cells"], asked["name"])
-            # Triton reads a kernel's text where its file is
-            file = Path(settings["folder"]) / f"kernels_{count}.py"
-            file.write_text(text, encoding="utf-8")
-            defined: dict[str, Any] = {"__name__": file.stem}
-            exec(compile(text, str(file), "exec"), defined)
-            kernel = defined[asked["name"]]
-            verdict = puzzles.check(asked["puzzle"], kernel, asked["seed"])
-            reply = {"passed": verdict.passed, "says": verdict.says}
-        except (LookupError, SyntaxError, RecursionError) as fault:
-            reply = {"passed": False, "says": str(fault.args[0])}
+        # Triton reads a kernel's text where its file is
+        file = Path(settings["folder"]) / f"kernels_{count}.py"
+        with ending(asked["seconds"]):
+            reply = judged(asked, file)
         channel.send(pack({"to": asked["to"], **reply}))

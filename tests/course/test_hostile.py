@@ -80,6 +80,7 @@ CALM = {
     "a matrix": ("shape", "return np.matrix(2 * x)"),
     "a masked array": ("shape", "return np.ma.array(2 * x)"),
     "what says that it is an array": ("shape", "return Liar()"),
+    "what says that it is a tuple": ("shape", "return Liar.of(tuple)"),
     "a subclass of arrays": ("shape", "return (0 * x).view(Subclass)"),
     "a subclass of numbers": ("shape", "return Number(1)"),
     "a subclass of tuples": ("shape", "return Pair((2 * x,))"),
@@ -170,6 +171,9 @@ class Liar:
     def __eq__(self, other): return True
     def __getattr__(self, name): return self
     __class__ = np.ndarray
+
+    @classmethod
+    def of(cls, kind): return type("Liar", (cls,), {"__class__": kind})()
 
 class Subclass(np.ndarray):
     def astype(self, *_): return self
@@ -463,6 +467,13 @@ READS = {
         "import linecache, os, sys\n"
         "for f in os.mkfifo, linecache.updatecache, sys.meta_path[0].find_spec:\n"
         "    f.__globals__['fault'] = lambda *_: ''\n"
+        "return open(p).read()"
+    ),
+    "classes of the fence": (
+        "for base in object, tuple:\n"
+        "    for c in base.__subclasses__():\n"
+        "        if c.__module__ == 'runner.fence':\n"
+        "            c.rights = property(lambda _: (('', 3),))\n"
         "return open(p).read()"
     ),
     "a folder's descriptor": (

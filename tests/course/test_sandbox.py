@@ -116,7 +116,7 @@ def test_what_cannot_be_sent_is_told():
 def kept(rights):
     """A fence's knowledge of these rights."""
     longest = sorted(rights.items(), key=lambda x: -len(x[0]))
-    return fence.Kept(0, tuple(longest), [], [])
+    return 0, tuple(longest), [], []
 
 
 def test_the_longest_folder_that_fits_decides():

@@ -26,7 +26,7 @@ import signal
 import sys
 import threading
 from os import _exit, getcwd, stat, write
-from typing import Any, NamedTuple
+from typing import Any
 
 from .refusing import Finder, no_lines, refuse
 
@@ -143,17 +143,11 @@ UNHEARD = {
 }
 
 
-class Kept(NamedTuple):
-    """What the hook knows of its process.
-
-    `rights` says of folders what may be done below them, the longest first; the first
-    that fits counts, and where none fits, nothing may be done.
-    """
-
-    target: int
-    rights: tuple[tuple[str, int], ...]
-    changed: list[str]
-    folders: list[str]
+# What the hook knows of its process: where the parent listens; what may be done below
+# folders, the longest first, of which the first that fits counts, and where none fits,
+# nothing may be done; and the files and folders that were changed. Plain types: a class
+# of ours could be found among the subclasses of another, and changed.
+Kept = tuple[int, tuple[tuple[str, int], ...], list[str], list[str]]
 
 
 def hook(kept: Kept, event: str, args: tuple) -> None:
@@ -161,8 +155,9 @@ def hook(kept: Kept, event: str, args: tuple) -> None:
     try:
         says = fault(kept, event, args)
         if says:
+            target, *_ = kept
             data = MARK + says.encode("utf-8", "replace")
-            write(kept.target, len(data).to_bytes(8, "big") + data)
+            write(target, len(data).to_bytes(8, "big") + data)
             _exit(REFUSED)
     except BaseException:
         _exit(REFUSED)
@@ -188,8 +183,9 @@ def fault(kept: Kept, event: str, args: tuple) -> str:
     if event in CHANGES:
         paths = [named(path) for path in args[: CHANGES[event]]]
         if event == "os.mkdir":
-            kept.folders.extend(filter(None, paths))
-            if len(kept.folders) > FOLDERS:
+            *_, folders = kept
+            folders.extend(filter(None, paths))
+            if len(folders) > FOLDERS:
                 return "makes too many folders"
         says = [opened(kept, path, 1) for path in paths if path is not None]
         return next(filter(None, says), "")
@@ -202,8 +198,9 @@ def opened(kept: Kept, path: str, writing: int) -> str:
     """What is wrong with opening a path, or with changing it; empty if nothing is."""
     has = right(kept, path)
     if writing and has == WRITE:
-        kept.changed.append(path)
-        return "changes too many files" if len(kept.changed) > CHANGED else ""
+        _, _, changed, _ = kept
+        changed.append(path)
+        return "changes too many files" if len(changed) > CHANGED else ""
     if writing and has != FREE:
         return "writes to " + path
     if has == NONE:
@@ -225,7 +222,8 @@ def right(kept: Kept, path: str) -> int:
         whole = absolute(path)
     except OSError:  # the folder that it starts from is gone
         return NONE
-    for folder, has in kept.rights:
+    _, rights, *_ = kept
+    for folder, has in rights:
         if whole == folder or whole.startswith(folder + "/"):
             return has
     return NONE
@@ -333,7 +331,8 @@ def seal(target: int, settings: dict[str, Any]) -> None:
     sys.meta_path.insert(0, Finder(allowed))
     # a warning and a traceback show lines of files that are not for reading
     linecache.updatecache = no_lines
-    kept = Kept(target, rights_of(settings["folder"], settings["guarded"]), [], [])
+    rights = rights_of(settings["folder"], settings["guarded"])
+    kept: Kept = (target, rights, [], [])
     # nothing that the code can name leads here
     del sys.modules[__name__]
     del vars(sys.modules[__name__.rpartition(".")[0]])["fence"]

@@ -12,7 +12,7 @@ import pytest
 
 from ctlearn import systems
 from ctlearn.course.bank import exercises
-from ctlearn.course.exercise import from_text, text_of
+from ctlearn.course.exercise import from_text, slip, text_of
 from ctlearn.course.judge import verdicts
 from ctlearn.course.mutants import mutants, survivors
 from ctlearn.course.properties import (
@@ -38,7 +38,7 @@ EXERCISES = exercises()
 IN_PROCESS = {key: x for key, x in EXERCISES.items() if not x.puzzle}
 CHAPTERS = sorted({x.chapter for x in EXERCISES.values()})
 # The chapters whose boxes name the keys of their exercises.
-SAID = range(1, 15)
+SAID = range(1, 20)
 BOX = re.compile(
     r"^:{3,}\{exercise\} (Code|Find the bug): ([^\n]*)\n:label: (\S+)\n(.*?)^:{3,}$",
     re.M | re.S,
@@ -250,6 +250,34 @@ def test_the_reference_is_the_books(key):
     for inputs in drawn(exercise):
         mine = at_once(exercise.reference)(inputs).value
         assert differs(mine, BOOK[key](**inputs), exercise.returns) is None
+
+
+# Wrong answers that would be right on inputs that are too tame.
+TAME = {
+    "01.merge": [
+        ("np.exp(largest_a - largest)", "np.exp(largest_a) / np.exp(largest)"),
+        ("np.exp(largest_b - largest)", "np.exp(largest_b) / np.exp(largest)"),
+    ],
+    "01.streamed": [
+        ("scores[0], 1.0, values[0]", "0.0, 0.0, 0.0 * values[0]"),
+        ("scores[1:], values[1:]", "scores, values"),
+    ],
+    "08.combine": [("A_2 @ A_1", "A_2.T @ A_1")],
+    "11.conjugate-gradients": [
+        ("        if size == 0:\n            break\n", ""),
+        ("    for _", "    if not b.any():\n        return x\n    for _"),
+    ],
+    "15.lola": [("scores.max(initial=0.0)", "max(scores, default=0.0)")],
+}
+
+
+@pytest.mark.parametrize("key", TAME)
+def test_no_input_is_too_tame(key):
+    """Scores on both sides of zero, no symmetry, nothing left half-way."""
+    exercise = EXERCISES[key]
+    wrong = slip(exercise.reference, *TAME[key])
+    for seed in range(2):
+        assert examine(exercise, at_once(wrong), seed).broken
 
 
 def handed_in(chapter, part):

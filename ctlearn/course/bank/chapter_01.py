@@ -22,12 +22,13 @@ def merge(largest_a, weight_a, total_a, largest_b, weight_b, total_b):
 
 
 def summaries(rng: np.random.Generator, sizes: Sizes) -> Inputs:
-    """Summaries of items with large scores; one side may have seen none."""
+    """Summaries of items with scores far from zero; one side may have seen none."""
     n, d_v = sizes["n"], sizes["d_v"]
+    level = rng.choice([-900.0, 900.0], (n, 1))
     drawn = {}
     for side in "ab":
         seen = sizes[f"items_{side}"]
-        scores = 500 + 3 * rng.standard_normal((n, seen))
+        scores = level + 3 * rng.standard_normal((n, seen))
         largest = scores.max(axis=1, initial=-np.inf)
         weights = np.exp(scores - largest[:, None])
         drawn[f"largest_{side}"] = largest
@@ -53,9 +54,10 @@ $\exp(s_j - m)$, and the sum of the values under these weights. Merge the two su
 into one, relative to the larger of the two largest scores, so that `total / weight` is
 the mean over all items.
 
-Scores may be so large that their exponentials overflow, but no weight relative to the
-largest does. One of the sides may have seen nothing yet: its largest score is then
-minus infinity and its sums are zero.
+Scores may be so far above zero that their exponentials overflow, or so far below that
+these are rounded to zero. Relative to the largest score, neither happens. One of the
+sides may have seen nothing yet: its largest score is then minus infinity and its sums
+are zero.
 """,
     reference=merge,
     returns=("largest", "weight", "total"),
@@ -159,8 +161,8 @@ A colleague streams a softmax: the mean of the values, weighed by the exponentia
 their scores, item by item and without keeping the items. All of her tests pass. Mend
 it.
 
-The scores may be far above what an exponential can hold. Return the mean over all
-items; the order in which they come must not matter.
+The scores may be so far above zero, or below, that an exponential cannot hold them.
+Return the mean over all items; the order in which they come must not matter.
 """,
     reference=streamed,
     returns=("mean",),
@@ -180,7 +182,7 @@ items; the order in which they come must not matter.
         ),
         Unchanged(
             "a number that is added to all scores does not matter",
-            lambda x: x | {"scores": x["scores"] - 700},
+            lambda x: x | {"scores": x["scores"] - 1800},
         ),
         Limit(
             "equal scores give the plain mean",

@@ -447,8 +447,8 @@ answered as if its document had been read alone, from an empty state. Change no 
 a document.
 
 Return the queries, values and gates of the row, the gates as logarithms. Use as few
-tokens as it takes, and give a token that belongs to neither document a query of zeros.
-A document may be empty.
+tokens as it takes for documents of any length, and no fewer where one is empty. Give a
+token that belongs to neither document a query of zeros.
 """,
     reference=pack,
     returns=("q", "v", "log_decay"),

@@ -48,10 +48,10 @@ def combine(A_1, B_1, A_2, B_2):
 
 
 def two_steps(rng: np.random.Generator, sizes: Sizes) -> Inputs:
-    """Transitions of the delta rule and writes, both at random."""
+    """Transitions that are not symmetric, and writes, both at random."""
     d_k, d_v = sizes["d_k"], sizes["d_v"]
-    k = draws.keys(rng, 2, d_k)
-    A = np.eye(d_k) - k[:, :, None] * k[:, None]
+    k, w = draws.keys(rng, 2, d_k), draws.keys(rng, 2, d_k)
+    A = np.eye(d_k) - k[:, :, None] * w[:, None]
     B = rng.standard_normal((2, d_k, d_v))
     return {"A_1": A[0], "B_1": B[0], "A_2": A[1], "B_2": B[1]}
 
@@ -60,10 +60,10 @@ COMBINE = Exercise(
     key="08.combine",
     title="Two steps as one",
     statement=r"""
-A token of the delta rule multiplies the state by a matrix and then adds one:
-$S_1 = A_1 S_0 + B_1$. The next token does $S_2 = A_2 S_1 + B_2$. Return the pair
-$(A, B)$ with which one step, $S_2 = A S_0 + B$, does what the two do. The transitions
-are matrices and need not commute.
+A token multiplies the state by a matrix and then adds one: $S_1 = A_1 S_0 + B_1$. The
+next token does $S_2 = A_2 S_1 + B_2$. Return the pair $(A, B)$ with which one step,
+$S_2 = A S_0 + B$, does what the two do. The transitions are matrices of any kind: they
+need not commute, nor be symmetric as the delta rule's are.
 """,
     reference=combine,
     returns=("A", "B"),

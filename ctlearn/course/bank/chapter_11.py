@@ -80,7 +80,7 @@ nothing, and the result must be numbers.
         ),
         Limit(
             "with the unit matrix one step is enough",
-            here=lambda x: x | {"A": np.eye(len(x["b"])), "steps": 1},
+            here=lambda x: x | {"A": np.eye(len(x["b"])), "steps": 3},
             wanted=lambda x: x["b"],
         ),
     ),

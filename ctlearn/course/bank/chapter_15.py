@@ -7,6 +7,13 @@ from ctlearn.course.exercise import Exercise, Inputs, Mistake, Sizes, slip
 from ctlearn.course.properties import Causal, Limit, Unchanged, Untouched, Values
 
 
+def far_below(x: Inputs) -> Inputs | None:
+    """All exact pairs have scores far below zero."""
+    scores = x["K"] @ x["q"]
+    turned = x["K"] * np.where(scores > 0, -1, 1)[:, None]
+    return x | {"K": 1000 * turned} if len(scores) else None
+
+
 def answered(q, K, V, S, n):
     """What LoLA answers: one mean over pairs kept exactly and a linear memory.
 
@@ -71,6 +78,10 @@ their exponentials overflow, and the answer must be numbers all the same.
             here=lambda x: (
                 x | {"S": 0 * x["S"], "n": 0 * x["n"]} if len(x["K"]) else None
             ),
+        ),
+        Limit(
+            "exact pairs with scores far below zero leave the linear memory alone",
+            here=far_below,
         ),
         Unchanged(
             "the order of the exact pairs does not matter",

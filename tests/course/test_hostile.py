@@ -419,6 +419,17 @@ STORMY = {
             "l.create_module(util.spec_from_loader('a', l))",
         ),
     ),
+    "loads another package's library": (
+        "forbidden",
+        "loads",
+        function(
+            "double",
+            "import sys\nfrom importlib import machinery as m, util\n"
+            "p = next(p for p in sys.path if p.endswith('packages')) + '/a.so'\n"
+            "l = m.ExtensionFileLoader('a', p)\n"
+            "l.create_module(util.spec_from_loader('a', l))",
+        ),
+    ),
     "loads what is hidden by another name": (
         "forbidden",
         "loads",

@@ -143,11 +143,14 @@ UNHEARD = {
 }
 
 
-# What the hook knows of its process: where the parent listens; what may be done below
-# folders, the longest first, of which the first that fits counts, and where none fits,
-# nothing may be done; and the files and folders that were changed. Plain types: a class
-# of ours could be found among the subclasses of another, and changed.
-Kept = tuple[int, tuple[tuple[str, int], ...], list[str], list[str]]
+# What may be done below folders, the longest first: the first that fits counts, and
+# where none fits, nothing may be done.
+Rights = tuple[tuple[str, int], ...]
+# What the hook knows of its process: where the parent listens; what may be done with
+# files; from where compiled code may be loaded; and the files and folders that were
+# changed. Plain types: a class of ours could be found among the subclasses of another,
+# and changed.
+Kept = tuple[int, Rights, Rights, list[str], list[str]]
 
 
 def hook(kept: Kept, event: str, args: tuple) -> None:
@@ -177,7 +180,8 @@ def fault(kept: Kept, event: str, args: tuple) -> str:
             return ""
         # the name before the last dot is free: only the last part must fit the file
         hidden = module is None or module.rpartition(".")[2] in HIDDEN
-        if right(kept, path) == READ and not hidden:
+        _, rights, compiled, *_ = kept
+        if right(rights, path) == right(compiled, path) == READ and not hidden:
             return ""
         return "loads " + path
     if event in CHANGES:
@@ -196,9 +200,9 @@ def fault(kept: Kept, event: str, args: tuple) -> str:
 
 def opened(kept: Kept, path: str, writing: int) -> str:
     """What is wrong with opening a path, or with changing it; empty if nothing is."""
-    has = right(kept, path)
+    _, rights, _, changed, _ = kept
+    has = right(rights, path)
     if writing and has == WRITE:
-        _, _, changed, _ = kept
         changed.append(path)
         return "changes too many files" if len(changed) > CHANGED else ""
     if writing and has != FREE:
@@ -213,7 +217,7 @@ def opened(kept: Kept, path: str, writing: int) -> str:
     return "opens the folder " + path if is_folder and has != WRITE else ""
 
 
-def right(kept: Kept, path: str) -> int:
+def right(rights: Rights, path: str) -> int:
     """What may be done with a path."""
     # it may start from an open folder, which is not seen here
     if not rooted(path) and ".." in path.replace("\\", "/").split("/"):
@@ -222,7 +226,6 @@ def right(kept: Kept, path: str) -> int:
         whole = absolute(path)
     except OSError:  # the folder that it starts from is gone
         return NONE
-    _, rights, *_ = kept
     for folder, has in rights:
         if whole == folder or whole.startswith(folder + "/"):
             return has
@@ -267,16 +270,34 @@ def absolute(path: str) -> str:
     return whole.lower() if FOLDED else whole
 
 
-def rights_of(folder: str, guarded: list[str]) -> tuple[tuple[str, int], ...]:
+def rights_of(folder: str, guarded: list[str]) -> Rights:
     """What may be done where: all in the own folder, reading where modules are.
 
     From the guarded folders nothing is read, but from places of modules below them.
     """
     readable = [*filter(None, sys.path), "/dev/urandom", "/usr/share/zoneinfo"]
-    rights = {absolute(path): READ for path in readable}
-    rights |= {absolute(path): NONE for path in guarded}
-    rights |= {absolute(folder): WRITE, absolute(os.devnull): FREE}
-    return tuple(sorted(rights.items(), key=lambda pair: -len(pair[0])))
+    rights = dict.fromkeys(readable, READ) | dict.fromkeys(guarded, NONE)
+    return longest_first(rights | {folder: WRITE, os.devnull: FREE})
+
+
+def compiled_of() -> Rights:
+    """Where compiled code is read: Python's own, and that of packages in use."""
+    rights = {}
+    for path in filter(None, sys.path):
+        others = os.path.basename(path) in ("site-packages", "dist-packages")
+        rights[path] = NONE if others else READ
+    for module in list(sys.modules.values()):
+        # torch keeps what is no module among them
+        folder, name = os.path.split(str(getattr(module, "__file__", "")))
+        if name == "__init__.py":
+            rights[folder] = READ
+    return longest_first(rights)
+
+
+def longest_first(rights: dict[str, int]) -> Rights:
+    """Rights by folders, as the hook goes through them."""
+    found = {absolute(path): has for path, has in rights.items()}
+    return tuple(sorted(found.items(), key=lambda pair: -len(pair[0])))
 
 
 def limit(memory: int, seconds: float) -> None:
@@ -332,7 +353,7 @@ def seal(target: int, settings: dict[str, Any]) -> None:
     # a warning and a traceback show lines of files that are not for reading
     linecache.updatecache = no_lines
     rights = rights_of(settings["folder"], settings["guarded"])
-    kept: Kept = (target, rights, [], [])
+    kept: Kept = (target, rights, compiled_of(), [], [])
     # nothing that the code can name leads here
     del sys.modules[__name__]
     del vars(sys.modules[__name__.rpartition(".")[0]])["fence"]

@@ -5,11 +5,15 @@ off goes on where it was, and a submission that breaks costs nobody else anythin
 are judged on inputs drawn from one seed, which is kept with the results.
 """
 
+import contextlib
 import csv
 import hashlib
 import json
 import os
 import secrets
+import stat
+import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -18,22 +22,30 @@ from typing import Any, NamedTuple
 from ctlearn.course.assignments import Handed
 from ctlearn.course.exercise import Exercise
 from ctlearn.course.judge import Verdict, verdicts
-from ctlearn.course.sandbox import File, Limits
+from ctlearn.course.sandbox import LARGEST, File, Limits
 
 ENDINGS = (".ipynb", ".py")
 FOUND, MARKS, REPORTS = "found.jsonl", "marks.csv", "reports"
+# Of many files in the place of one, how many are named.
+SHOWN = 4
+# Bytes of a name from which on it is cut.
+LONG = 200
 
 
 class HandedIn(NamedTuple):
-    """A student's file; None if there is none, or more than one, and `says` which."""
+    """A student's file; None if there is none that counts, and `says` why.
+
+    `unread` are folders of theirs that cannot be read.
+    """
 
     student: str
     file: Path | None
     says: str = ""
+    unread: tuple[str, ...] = ()
 
     def digest(self) -> str:
         """What the file's bytes are; another one is another submission."""
-        data = b"" if self.file is None else self.file.read_bytes()
+        data = self.says.encode() if self.file is None else self.file.read_bytes()
         return hashlib.sha256(data).hexdigest()
 
 
@@ -62,37 +74,100 @@ def handed_in(folder: Path, handed: Handed) -> list[HandedIn]:
     """A file for each student who was handed something, or handed something in.
 
     A submission is a notebook or a module that has the student's name, or is alone in a
-    folder of that name, at any depth.
+    folder of that name, at any depth. A link is none: it may lead anywhere.
 
     Raises ValueError if the folder is none, or is empty.
     """
     if not folder.is_dir():
         raise ValueError(f"folder: {folder} is none")
-    found: dict[str, list[Path]] = {}
+    known = {legible(student): student for student in handed.sheets if student}
+    found: dict[str, list[Path]] = {student: [] for student in known.values()}
+    unread: dict[str, list[str]] = {}
     for entry in sorted(folder.iterdir()):
-        if entry.name.startswith("."):
+        alone = entry.suffix.lower() in ENDINGS and not is_folder(entry)
+        if entry.name.startswith(".") or not (alone or entry.is_dir()):
             continue
-        if entry.is_dir():
-            files = (x for x in entry.rglob("*") if x.suffix in ENDINGS)
-            parts = ((x, x.relative_to(entry).parts) for x in files)
-            shown = (x for x, names in parts if not any(n[0] == "." for n in names))
-            found.setdefault(entry.name, []).extend(sorted(shown))
-        elif entry.suffix in ENDINGS:
-            found.setdefault(entry.stem, []).append(entry)
-    for student in handed.sheets:
-        if student:
-            found.setdefault(student, [])
+        name = legible(entry.stem if alone else entry.name)
+        student = known.get(name, name)
+        lost = unread.setdefault(student, [])
+        files = files_in(entry, lost) if is_folder(entry) else [entry]
+        found.setdefault(student, []).extend(files)
     if not found:
         raise ValueError(f"folder: {folder} has no notebook and no module in it")
-    return [_one(student, files) for student, files in sorted(found.items())]
+    return [
+        _one(student, files)._replace(unread=tuple(unread.get(student, ())))
+        for student, files in sorted(found.items())
+    ]
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder, and no link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def files_in(folder: Path, unread: list[str]) -> list[Path]:
+    """What may be a submission below a folder; folders not to be read go to `unread`.
+
+    What is hidden is left out.
+    """
+
+    def lost(error: OSError) -> None:
+        unread.append(f"{type(error).__name__}: {error.filename}")
+
+    found = []
+    for place, folders, files in os.walk(folder, onerror=lost):
+        links = [x for x in folders if (Path(place) / x).is_symlink()]
+        folders[:] = [name for name in folders if name[0] != "."]
+        paths = (Path(place) / name for name in (*files, *links) if name[0] != ".")
+        found += [path for path in paths if path.suffix.lower() in ENDINGS]
+    return sorted(found)
 
 
 def _one(student: str, files: list[Path]) -> HandedIn:
-    if len(files) == 1:
-        return HandedIn(student, files[0])
-    names = " and ".join(file.name for file in files)
-    says = f"There are {names}; which counts?" if files else "Nothing was handed in."
-    return HandedIn(student, None, says)
+    if not files:
+        return HandedIn(student, None, "Nothing was handed in.")
+    if len(files) > 1:
+        names = [legible(file.name) for file in files[:SHOWN]]
+        if len(files) > SHOWN:
+            names.append(f"{len(files) - SHOWN} more")
+        return HandedIn(
+            student, None, f"There are {' and '.join(names)}; which counts?"
+        )
+    (file,) = files
+    name, about = legible(file.name), file.lstat()
+    if not stat.S_ISREG(about.st_mode):
+        return HandedIn(student, None, f"{name} is a link, or no plain file.")
+    if about.st_size > LARGEST:
+        return HandedIn(student, None, f"{name} is too large.")
+    return HandedIn(student, file)
+
+
+def legible(name: str) -> str:
+    """A name for tables and pages: composed, with escapes for what is not printed."""
+    composed = unicodedata.normalize("NFC", name)
+    return "".join(x if x.isprintable() else repr(x)[1:-1] for x in composed)
+
+
+@contextlib.contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Keep others from writing there; the system lets go if the process ends.
+
+    Raises ValueError if somebody else is at it.
+    """
+    with (out / ".lock").open("w") as file:
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            says = f"out: another run is writing to {out}"
+            raise ValueError(says) from error
+        yield
 
 
 def grade(
@@ -109,35 +184,39 @@ def grade(
 
     What is in `out` already is kept, if it is of the same file and the same sheet. The
     seed is drawn at the first run. `show` may show how far they are. Raises ValueError
-    for another seed than the first run's, and as `handed_in` does.
+    for another seed than the first run's, for an `out` among the submissions or one to
+    which another run is writing, and as `handed_in` does.
     """
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"out: {out} lies among the submissions")
     out.mkdir(parents=True, exist_ok=True)
-    seed, before = begun(out, handed, seed)
-    every = handed_in(folder, handed)
-    strangers = tuple(x.student for x in every if handed.of(x.student) is None)
-    done: dict[str, Result] = {}
-    waiting = []
-    for each in every:
-        if each.student in strangers:
-            continue
-        result = before.get(each.student)
-        if result and _same(result, each, handed):
-            done[each.student] = result
-        else:
-            waiting.append(each)
-    failed: list[tuple[str, str]] = []
-    with (out / FOUND).open("a", encoding="utf-8") as kept:
-        for each, made in _marked(waiting, handed, jobs, seed, limits, show):
-            if isinstance(made, Exception):
-                failed.append((each.student, f"{type(made).__name__}: {made}"))
+    with alone(out):
+        seed, before = begun(out, handed, seed)
+        every = handed_in(folder, handed)
+        strangers = tuple(x.student for x in every if handed.of(x.student) is None)
+        done: dict[str, Result] = {}
+        waiting = []
+        for each in every:
+            if each.student in strangers:
                 continue
-            done[each.student] = made
-            kept.write(json.dumps(made) + "\n")
-            kept.flush()
-            os.fsync(kept.fileno())
-    results = tuple(done[name] for name in sorted(done))
-    write_marks(out / MARKS, results, handed)
-    write_reports(out / REPORTS, results, handed)
+            result = before.get(each.student)
+            if result and _same(result, each, handed):
+                done[each.student] = result
+            else:
+                waiting.append(each)
+        failed: list[tuple[str, str]] = []
+        with (out / FOUND).open("a", encoding="utf-8") as kept:
+            for each, made in _marked(waiting, handed, jobs, seed, limits, show):
+                if isinstance(made, Exception):
+                    failed.append((each.student, f"{type(made).__name__}: {made}"))
+                    continue
+                done[each.student] = made
+                kept.write(json.dumps(made) + "\n")
+                kept.flush()
+                os.fsync(kept.fileno())
+        results = tuple(done[name] for name in sorted(done))
+        write_marks(out / MARKS, results, handed)
+        write_reports(out / REPORTS, results, handed)
     return Marked(results, tuple(failed), strangers)
 
 
@@ -145,7 +224,10 @@ def _same(result: Result, each: HandedIn, handed: Handed) -> bool:
     """Whether a result is of this file and of what the student was asked."""
     keys = [exercise.key for exercise in handed.of(each.student) or ()]
     told = [verdict.key for verdict in result.verdicts]
-    return told == keys and result.digest == each.digest()
+    try:
+        return told == keys and result.digest == each.digest()
+    except OSError:  # marking it anew tells what is the matter
+        return False
 
 
 def _marked(
@@ -177,13 +259,17 @@ def _marked(
 def mark(
     each: HandedIn, exercises: tuple[Exercise, ...], seed: int, limits: Limits
 ) -> Result:
-    """The verdicts on one submission."""
-    name = "" if each.file is None else each.file.name
+    """The verdicts on one submission; raises OSError if it cannot be read."""
+    if each.unread:
+        raise OSError(", ".join(each.unread))
+    # first of all: what is handed in from here on is another submission
+    digest = each.digest()
+    name = "" if each.file is None else legible(each.file.name)
     if each.file is None:
         found = [Verdict(x.key, False, "missing", each.says) for x in exercises]
     else:
         found = list(verdicts(exercises, File(each.file), seed, limits))
-    return Result(each.student, name, each.digest(), tuple(found))
+    return Result(each.student, name, digest, tuple(found))
 
 
 def begun(out: Path, handed: Handed, seed: int | None) -> tuple[int, dict[str, Result]]:
@@ -216,8 +302,9 @@ def lines_of(file: Path) -> list[Any]:
     A last line without an end was being written when a run was ended. It is taken away,
     and what it says is done again.
     """
-    whole, end, _ = file.read_bytes().rpartition(b"\n")
-    file.write_bytes(whole + end)
+    whole, end, broken = file.read_bytes().rpartition(b"\n")
+    if broken:
+        os.truncate(file, len(whole + end))
     try:
         return [json.loads(line) for line in whole.splitlines()]
     except ValueError as error:
@@ -257,8 +344,16 @@ def write_reports(folder: Path, results: tuple[Result, ...], handed: Handed) -> 
     """A page for each student: what was found, and what to think about."""
     folder.mkdir(exist_ok=True)
     for result in results:
+        file = folder / f"{short(result.student)}.md"
         text = report(result, handed)
-        (folder / f"{result.student}.md").write_text(text, encoding="utf-8")
+        file.write_text(text, encoding="utf-8", errors="replace")
+
+
+def short(name: str) -> str:
+    """A name that a file can have, with an ending."""
+    if len(os.fsencode(name)) < LONG:
+        return name
+    return f"{name[: LONG // 5]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def report(result: Result, handed: Handed) -> str:

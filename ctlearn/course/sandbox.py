@@ -123,7 +123,7 @@ class File(NamedTuple):
         if not path.is_file() or path.stat().st_size > LARGEST:
             raise Stopped("missing", f"{path.name} is no file of a sensible size.")
         data = path.read_bytes()
-        if path.suffix != ".ipynb":
+        if path.suffix.lower() != ".ipynb":
             return {"cells": [data]}
         try:
             held = [x for x in json.loads(data)["cells"] if x["cell_type"] == "code"]

@@ -197,3 +197,103 @@ def test_a_sheet_as_it_was_handed_out_is_no_marks_and_a_solved_one_all(tmp_path)
         grade(tmp_path / reader, sheets, tmp_path / f"marks-{reader}")
         row = rows(tmp_path / f"marks-{reader}")["ann"]
         assert int(row["marks"]) == share * int(row["of"])
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names of Linux")
+def test_odd_files_and_names_cost_only_themselves(tmp_path):
+    folder, out, sheet = tmp_path / "in", tmp_path / "out", {"": KEYS[:1]}
+    long = "a" * 255
+    for name in ("ann", "bob", long):
+        (folder / name).mkdir(parents=True)
+    os.mkfifo(folder / "ann" / "waits.py")
+    (folder / "bob" / "folder.py").mkdir()
+    (folder / long / "b.py").write_text(RIGHT)
+    (folder / "cem.py").symlink_to(exercises()[KEYS[0]].reference.__code__.co_filename)
+    (folder / "dora").symlink_to(folder / long)
+    with (folder / "eve.py").open("wb") as file:
+        file.truncate(2**40)
+    (folder / "fay.PY").write_text(RIGHT)
+    (folder / "g\n# 2 of 2.py").write_text(BROKEN)
+    (folder / "Jose\u0301.py").write_text(RIGHT)
+    with open(os.fsencode(folder) + b"/\xff.py", "w") as file:
+        file.write(RIGHT)
+    marked = grade(folder, Handed("a", sheet | {"Jos\u00e9": KEYS[:1]}), out)
+    assert not marked.failed
+    wanted = {"fay": 2, "Jos\u00e9": 2, long: 2, "\\udcff": 2, "g\\n# 2 of 2": 0}
+    wanted |= dict.fromkeys(("ann", "bob", "cem", "dora", "eve"), 0)
+    found = rows(out)
+    assert {who: int(row["marks"]) for who, row in found.items()} == wanted
+    assert len(list((out / REPORTS).iterdir())) == len(wanted)
+    for who in ("ann", "cem", "dora"):
+        text = (out / REPORTS / f"{who}.md").read_text(encoding="utf-8")
+        assert "is a link, or no plain file" in text
+
+
+def test_many_files_are_not_all_named(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    (folder / "ann").mkdir(parents=True)
+    for i in range(9):
+        (folder / "ann" / f"{i}.py").touch()
+    grade(folder, HANDED, out)
+    assert "3.py and 5 more; which" in (out / REPORTS / "ann.md").read_text()
+
+
+def test_a_folder_that_cannot_be_read_is_not_marked(tmp_path, monkeypatch):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    (folder / "ann" / "closed").mkdir(parents=True)
+    look = os.scandir
+
+    def refused(path):
+        if os.fspath(path).endswith("closed"):
+            raise PermissionError(13, "no", path)
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    ((who, why),) = grade(folder, HANDED, out).failed
+    assert who == "ann"
+    assert "PermissionError" in why
+    assert "closed" in why
+    assert not rows(out)
+    monkeypatch.undo()
+    assert not grade(folder, HANDED, out).failed
+
+
+def test_what_comes_while_it_is_marked_is_marked_the_next_time(tmp_path, monkeypatch):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    (folder / "ann.py").write_text(BROKEN)
+    honest = grading.verdicts
+
+    def slow(*given):
+        found = list(honest(*given))
+        (folder / "ann.py").write_text(RIGHT)
+        return found
+
+    monkeypatch.setattr(grading, "verdicts", slow)
+    grade(folder, HANDED, out)
+    assert rows(out)["ann"]["marks"] == "0"
+    monkeypatch.undo()
+    grade(folder, HANDED, out)
+    assert rows(out)["ann"]["marks"] == "4"
+
+
+def test_marks_are_written_by_one_run_and_elsewhere(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    out.mkdir()
+    with grading.alone(out), pytest.raises(ValueError, match="another run"):
+        grade(folder, HANDED, out)
+    for inside in (folder, folder / "marks"):
+        with pytest.raises(ValueError, match="among the submissions"):
+            grade(folder, HANDED, inside)
+
+
+def test_what_was_found_is_not_written_again(tmp_path):
+    """A full disk would lose it."""
+    file = tmp_path / FOUND
+    file.write_text('{"name": 1}\n[2]\n[3')
+    assert grading.lines_of(file) == [{"name": 1}, [2]]
+    file.chmod(0o444)
+    os.utime(file, (1, 1))
+    assert grading.lines_of(file) == [{"name": 1}, [2]]
+    assert file.stat().st_mtime == 1

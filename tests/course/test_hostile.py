@@ -381,7 +381,7 @@ STORMY = {
     "many files": (
         "forbidden",
         "files",
-        function("double", "while True: open(f'{id([])}', 'w').write('a' * 10**5)"),
+        function("double", "while True: open('a', 'w').close()"),
     ),
     "folders in folders": (
         "forbidden",

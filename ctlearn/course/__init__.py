@@ -8,6 +8,7 @@ An answer is tried on inputs that are drawn anew each time, and compared with a
 reference that is computed then. It runs in a process of its own.
 """
 
+import difflib
 import os
 import warnings
 from collections.abc import Callable
@@ -52,9 +53,12 @@ def check(key: str, function: Callable) -> Verdict:
 
     Where nbgrader runs a notebook, it is not: the progress would be the instructor's. A
     progress file that cannot be kept is told by a warning. Raises KeyError, with the
-    keys of the chapter, for a key that there is not.
+    keys of the chapter, for a key that there is not, and TypeError for no function.
     """
     find(key)
+    if not callable(function):
+        kind = type(function).__name__
+        raise TypeError(f"function: expected one that was defined, got a {kind}")
     verdict = apart(key, Function(function))
     if MARKING in os.environ:
         return verdict
@@ -69,6 +73,8 @@ def find(key: str) -> Exercise:
     """The exercise of that key; raises KeyError, with the keys that are near."""
     every = exercises()
     if key not in every:
-        near = [x for x in every if x[:2] == str(key)[:2]] or list(every)
-        raise KeyError(f"no exercise {key!r}; there are {', '.join(near)}")
+        near = [x for x in every if x[:2] == str(key)[:2]]
+        near = near or difflib.get_close_matches(str(key), every)
+        others = ", ".join(near) or "those that progress() lists"
+        raise KeyError(f"no exercise {key!r}; there are {others}")
     return every[key]

@@ -119,7 +119,11 @@ def verdict_on(exercise: Exercise, box: Sandbox | KernelBox, seed: int) -> Verdi
             return told(not_yet._replace(says=says), known(exercise, box, seed, says))
         broken, mistake = examine(exercise, fitting(exercise, box), seed)
     except Stopped as stopped:
-        return not_yet._replace(kind=stopped.kind, says=stopped.says)
+        stopped_by = not_yet._replace(kind=stopped.kind, says=stopped.says)
+        if stopped.kind == "forbidden":
+            allowed = " and ".join(("Python's own modules", "NumPy", *exercise.uses))
+            return stopped_by._replace(hint=f"An answer needs no more than {allowed}.")
+        return stopped_by
     if not broken:
         tried = "; ".join(listed(sizes) for sizes in exercise.shapes)
         return Verdict(exercise.key, True, "passed", f"Right at {tried}.")

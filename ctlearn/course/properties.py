@@ -276,13 +276,25 @@ def differs(found: Any, wanted: Any, names: tuple[str, ...]) -> str | None:
     """
     values, right = _each(found, names), _each(wanted, names)
     if values is None or right is None:
-        asked_for = " and ".join(names)
-        return f"{asked_for} should be returned; something else is"
+        return _uncounted(found, names)
     for name, x, y in zip(names, values, right, strict=True):
         said = _fault(x, y)
         if said:
             return f"{name} {said}"
     return None
+
+
+def _uncounted(found: Any, names: tuple[str, ...]) -> str:
+    """What is wrong with how many values there are."""
+    *others, last = names
+    asked_for = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+    many = isinstance(found, tuple | list)
+    if many and len(found) == len(names):
+        lacking = next(name for name, x in zip(names, found, strict=True) if x is None)
+        return f"{lacking} is None"
+    number = f"{len(found)} values are" if many else "One value is"
+    number = "Nothing is" if found is None else number
+    return f"{number} returned where {asked_for} asked for"
 
 
 def same(found: Any, wanted: Any) -> bool:

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from ctlearn import course, scalars
 from ctlearn.course import judge, sandbox
 from ctlearn.course.bank import exercises
 from ctlearn.course.exercise import Exercise, Mistake, slip, text_of
@@ -133,6 +134,32 @@ def test_an_answer_that_the_runner_did_not_send_is_refused(answer):
     text = FORGED.replace("ANSWER", answer)
     verdict = judge.judge(exercise(), Text(text), limits=LIMITS)
     assert (verdict.passed, verdict.kind) == (False, "forbidden"), verdict
+
+
+def test_a_function_that_needs_more_is_told_what_it_may_use():
+    def plus(x):
+        return scalars.__name__
+
+    verdict = judge.judge(exercise(), Function(plus), limits=LIMITS)
+    assert (verdict.kind, verdict.passed) == ("forbidden", False)
+    assert verdict.says.startswith("Your function cannot be used by itself. Refused:")
+    assert (
+        verdict.hint == "An answer needs no more than Python's own modules and NumPy."
+    )
+
+
+def test_what_is_no_function_and_no_key_is_said_briefly():
+    with pytest.raises(TypeError, match="got a ndarray"):
+        course.check("07.slope", np.ones(2))
+    for key, near in {
+        "07.slop": "there are 07.delta-step, 07.delta-rule",
+        "7.slope": "there are 07.slope",
+        "slope": "there are 07.slope",
+        "": "there are those that progress",
+    }.items():
+        with pytest.raises(KeyError, match=re.escape(near)) as told:
+            course.show(key)
+        assert len(str(told.value)) < 120
 
 
 KEY = "07.delta-step"

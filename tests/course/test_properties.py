@@ -49,9 +49,10 @@ def test_values_tell_the_place_and_the_sizes_and_no_number_that_is_right():
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (lambda o, S: o, "o and S should be returned; something else is"),
-        (lambda o, S: (o, S, S), "o and S should be returned; something else is"),
-        (lambda o, S: (o, None), "o and S should be returned; something else is"),
+        (lambda o, S: None, "Nothing is returned where o and S are asked for"),
+        (lambda o, S: o, "One value is returned where o and S are asked for"),
+        (lambda o, S: (o, S, S), "3 values are returned where o and S are asked for"),
+        (lambda o, S: (o, None), "S is None"),
         (lambda o, S: (o.T, S), "o has the shape (2, 7) where (7, 2) is asked for"),
         (lambda o, S: (o, [o, S]), "S holds no real numbers"),
         (lambda o, S: (o, "S"), "S holds no real numbers"),

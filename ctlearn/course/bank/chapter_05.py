@@ -256,7 +256,8 @@ CHUNK = Exercise(
     statement=r"""
 Compute one chunk of the memory $S_t = \alpha_t S_{t-1} + k_t v_t^\top$,
 $o_t = S_t^\top q_t$ without a loop over its tokens. With $\gamma_t$ for what is left at
-token $t$ of the state $S$ before the chunk, and the decay mask $D$,
+token $t$ of the state $S$ before the chunk, and $D_{ij}$ for what is left of token
+$j$'s write when token $i$ reads, or zero where $j$ comes after $i$,
 
 $$O = \mathrm{Diag}(\gamma) Q S + (Q K^\top \odot D) V$$
 

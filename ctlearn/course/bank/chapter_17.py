@@ -18,7 +18,7 @@ def steps_seen(before, after, decay):
 
 def token(rng: np.random.Generator, sizes: Sizes) -> Inputs:
     """Answers before a token of so many writes, and after it."""
-    d_k, d_v, n = sizes["d_k"], sizes["d_v"], sizes["writes"]
+    d_k, d_v, n = sizes["d_k"], sizes["d_v"], sizes["products"]
     before, decay = draws.state(rng, d_k, d_v), rng.uniform(0.3, 0.9)
     written = rng.standard_normal((n, d_k)).T @ rng.standard_normal((n, d_v))
     return {"before": before, "after": decay * before + written, "decay": decay}
@@ -42,11 +42,11 @@ nothing has made 0. What is below $10^{-9}$ is rounding.
     returns=("writes",),
     draw=token,
     shapes=(
-        {"d_k": 4, "d_v": 5, "writes": 1},
-        {"d_k": 4, "d_v": 4, "writes": 2},
-        {"d_k": 5, "d_v": 3, "writes": 3},
-        {"d_k": 4, "d_v": 3, "writes": 0},
-        {"d_k": 2, "d_v": 3, "writes": 4},
+        {"d_k": 4, "d_v": 5, "products": 1},
+        {"d_k": 4, "d_v": 4, "products": 2},
+        {"d_k": 5, "d_v": 3, "products": 3},
+        {"d_k": 4, "d_v": 3, "products": 0},
+        {"d_k": 2, "d_v": 3, "products": 4},
     ),
     properties=(
         Values(),

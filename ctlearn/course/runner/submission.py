@@ -24,6 +24,7 @@ class Submission:
         self.module = types.ModuleType("submission")
         sys.modules["submission"] = self.module
         self.only: Any = None
+        self.pickled = False
         self.files: dict[str, str] = {}
         self.futures: list[ast.stmt] = []
         self.stopped: list[tuple[str, str]] = []
@@ -32,6 +33,7 @@ class Submission:
         """Take the function that was pickled, or run cells of text in order."""
         try:
             if "function" in payload:
+                self.pickled = True
                 self.only = pickle.loads(payload["function"])
                 code = getattr(self.only, "__code__", None)
                 self.files[getattr(code, "co_filename", "")] = ""
@@ -87,6 +89,8 @@ class Submission:
     def missing(self, name: str) -> tuple[str, str]:
         """Why there is no function of this name."""
         says = f"There is no function {name}."
+        if self.pickled:
+            says = "Your function cannot be used by itself."
         if not self.stopped:
             return "missing", says
         kind, first = self.stopped[0]

@@ -68,7 +68,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
         names = set(archive.namelist())
     sources = {
         path.relative_to(ROOT).as_posix()
-        for kind in ("*.py", "*.js", "*.css")
+        for kind in ("*.py", "*.js", "*.css", "*.md")
         for path in (ROOT / "ctlearn").rglob(kind)
     }
     assert sources <= names

@@ -11,7 +11,7 @@ from spellchecker import SpellChecker
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
     path
-    for folder in (".", "book", "kernels", "notebooks")
+    for folder in (".", "book", "ctlearn/course", "kernels", "notebooks")
     for kind in ("*.md", "*.ipynb")
     for path in (ROOT / folder).glob(kind)
 )
@@ -21,7 +21,8 @@ TERMS = set((ROOT / "tests" / "words.txt").read_text().split())
 BOTH = {"license", "meter", "practice", "program", "story"}
 
 NO_PROSE = re.compile(
-    r"(?s:```.*?```|\$\$.*?\$\$)(?: \([\w-]+\))?"  # code, and displayed formulas
+    # code, and displayed formulas
+    r"(?s:(?P<fence>`{3,}).*?(?P=fence)|\$\$.*?\$\$)(?: \([\w-]+\))?"
     r"|\$[^$]*\$|`[^`]*`|<[^>]*>|\{[^}]*\}|\]\([^)]*\)|https?://\S+|&\w+;"
     r"|^[ ]*:::.*$|^[ ]*:[\w-]+:.*$",  # openings and options of directives
     re.MULTILINE,

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from ctlearn.course import find, show
 from ctlearn.course.assignments import SETS, handed, roster, whole_chapter
 from ctlearn.course.bank import exercises
-from ctlearn.course.export import FORMATS, export
+from ctlearn.course.export import FORMATS, PROJECT, export, export_project
 from ctlearn.course.grade import MARKS, grade
 from ctlearn.course.judge import judge
 from ctlearn.course.sandbox import File
@@ -57,8 +57,10 @@ def _parser() -> argparse.ArgumentParser:
     four.set_defaults(do=_export)
     which = four.add_mutually_exclusive_group(required=True)
     which.add_argument("--chapter", type=int, help="all exercises of a chapter")
-    which.add_argument("--set", choices=SETS, help="a problem set")
-    four.add_argument("--format", choices=FORMATS, default="notebook")
+    which.add_argument(
+        "--set", choices=[*SETS, PROJECT], help="a problem set, or the final project"
+    )
+    four.add_argument("--format", choices=FORMATS, help="notebook by default")
     readers = ("student", "instructor")
     four.add_argument("--for", dest="reader", choices=readers, default="student")
     four.add_argument("--seed", type=int, help="what sheets are drawn from")
@@ -83,6 +85,7 @@ def _list(given: argparse.Namespace) -> int:
         print()
         for name, each in SETS.items():
             print(f"{name:24} {each.title}. {each.about}")
+        print(f"{PROJECT:24} A memory of your own, with a rubric.")
     return 0
 
 
@@ -98,18 +101,24 @@ def _check(given: argparse.Namespace) -> int:
 
 
 def _export(given: argparse.Namespace) -> int:
-    problems = SETS[given.set] if given.set else whole_chapter(given.chapter)
-    written = export(
-        problems,
+    for file in _written(given):
+        print(file)
+    return 0
+
+
+def _written(given: argparse.Namespace) -> list[Path]:
+    if given.set == PROJECT:
+        if given.format or given.students or given.seed is not None:
+            raise ValueError("set: the project is one text for all, in Markdown")
+        return export_project(given.out)
+    return export(
+        SETS[given.set] if given.set else whole_chapter(given.chapter),
         given.out,
-        form=given.format,
+        form=given.format or "notebook",
         reader=given.reader,
         seed=given.seed,
         students=roster(given.students) if given.students else (),
     )
-    for file in written:
-        print(file)
-    return 0
 
 
 def _grade(given: argparse.Namespace) -> int:

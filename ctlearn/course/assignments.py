@@ -34,6 +34,21 @@ class ProblemSet(NamedTuple):
     keys: tuple[str, ...]
     pools: tuple[Pool, ...]
 
+    @property
+    def marks(self) -> int:
+        """What can be won on a sheet, whatever is drawn."""
+        drawn = sum(pool.n * exercises()[pool.keys[0]].marks for pool in self.pools)
+        return drawn + sum(exercises()[key].marks for key in self.keys)
+
+    @property
+    def minutes(self) -> tuple[int, int]:
+        """How long the shortest sheet takes that can be drawn, and the longest."""
+        least = most = sum(exercises()[key].minutes for key in self.keys)
+        for pool in self.pools:
+            each = sorted(exercises()[key].minutes for key in pool.keys)
+            least, most = least + sum(each[: pool.n]), most + sum(each[-pool.n :])
+        return least, most
+
 
 SETS = {
     each.name: each

@@ -8,7 +8,8 @@ between its marks. The release is for those who hand out by other means.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -25,6 +26,8 @@ OF_KERNELS = "import triton\nimport triton.language as tl\n"
 # nbgrader's marks of what a student is not given
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 NBGRADER_SCHEMA = 3
+# What is handed out as it stands: no part of it is drawn.
+PROJECT = "project"
 
 
 class Part(NamedTuple):
@@ -197,13 +200,31 @@ def export(
     }
     kept = out / "handed-out.json"
     wanted = [*texts, *([kept] if reader == "student" else [])]
-    there = [str(file) for file in wanted if file.exists()]
-    if there:
-        raise FileExistsError(f"out: {', '.join(there)} would be written over")
-    out.mkdir(parents=True, exist_ok=True)
+    make_room(out, wanted)
     for file, text in texts.items():
         file.write_text(text, encoding="utf-8")
     if reader == "student":
         keys = {who: tuple(x.key for x in s.exercises) for who, s in sheets.items()}
         Handed(problems.name, keys).save(kept)
     return wanted
+
+
+def make_room(out: Path, wanted: Iterable[Path]) -> None:
+    """Make the folder; raises FileExistsError if a file that is wanted is there."""
+    there = [str(file) for file in wanted if file.exists()]
+    if there:
+        raise FileExistsError(f"out: {', '.join(there)} would be written over")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def project() -> str:
+    """What the final project asks, and by what it is marked, in Markdown."""
+    return files("ctlearn.course").joinpath("project.md").read_text(encoding="utf-8")
+
+
+def export_project(out: Path) -> list[Path]:
+    """Write it; the file written. Raises FileExistsError as `export` does."""
+    file = out / f"{PROJECT}.md"
+    make_room(out, [file])
+    file.write_text(project(), encoding="utf-8")
+    return [file]

@@ -26,6 +26,7 @@ from ctlearn.course.sandbox import LARGEST, File, Limits
 
 ENDINGS = (".ipynb", ".py")
 FOUND, MARKS, REPORTS = "found.jsonl", "marks.csv", "reports"
+MISTAKES = "mistakes.csv"
 # Of many files in the place of one, how many are named.
 SHOWN = 4
 # Bytes of a name from which on it is cut.
@@ -216,6 +217,7 @@ def grade(
                 os.fsync(kept.fileno())
         results = tuple(done[name] for name in sorted(done))
         write_marks(out / MARKS, results, handed)
+        write_mistakes(out / MISTAKES, results)
         write_reports(out / REPORTS, results, handed)
     return Marked(results, tuple(failed), strangers)
 
@@ -322,21 +324,38 @@ def write_marks(file: Path, results: tuple[Result, ...], handed: Handed) -> None
     """A table: a row for each student, a column for each exercise that anyone has."""
     sheets = {result.student: won(result, handed) for result in results}
     keys = sorted({key for marks in sheets.values() for key in marks})
+    rows: list[list[Any]] = [["student", "file", "marks", "of", *keys]]
+    for result in results:
+        marks, asked = sheets[result.student], handed.of(result.student) or ()
+        of = sum(exercise.marks for exercise in asked)
+        each = [marks.get(key, "") for key in keys]
+        names = (plain(result.student), plain(result.file))
+        rows.append([*names, sum(marks.values()), of, *each])
+    write_table(file, rows)
+
+
+def write_mistakes(file: Path, results: tuple[Result, ...]) -> None:
+    """A table: a row for each answer that is not right, with the mistake, if known."""
+    rows = [["exercise", "student", "kind", "mistake", "says"]]
+    for result in results:
+        for verdict in result.verdicts:
+            if not verdict.passed:
+                found = (verdict.kind, verdict.mistake, verdict.says)
+                names = (verdict.key, result.student)
+                rows.append([plain(x) for x in (*names, *found)])
+    write_table(file, [rows[0], *sorted(rows[1:])])
+
+
+def write_table(file: Path, rows: list[list[Any]]) -> None:
+    """Write rows for a spreadsheet, whole or not at all."""
     beside = file.with_suffix(".part")
     with beside.open("w", newline="", encoding="utf-8") as table:
-        rows = csv.writer(table)
-        rows.writerow(["student", "file", "marks", "of", *keys])
-        for result in results:
-            marks, asked = sheets[result.student], handed.of(result.student) or ()
-            of = sum(exercise.marks for exercise in asked)
-            each = [marks.get(key, "") for key in keys]
-            names = (plain(result.student), plain(result.file))
-            rows.writerow([*names, sum(marks.values()), of, *each])
+        csv.writer(table).writerows(rows)
     os.replace(beside, file)
 
 
 def plain(name: str) -> str:
-    """A name that no spreadsheet takes for a formula."""
+    """Words that no spreadsheet takes for a formula."""
     return f"'{name}" if name.startswith(("=", "+", "-", "@")) else name
 
 

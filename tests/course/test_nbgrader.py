@@ -2,6 +2,8 @@
 
 import csv
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,13 +14,22 @@ import pytest
 nbformat = pytest.importorskip("nbformat", reason='pip install "ctlearn[course]"')
 pytest.importorskip("nbgrader", reason='no nbgrader: pip install "ctlearn[nbgrader]"')
 
-from ctlearn.course.assignments import handed, whole_chapter  # noqa: E402
+from ctlearn.course.__main__ import main  # noqa: E402
+from ctlearn.course.assignments import whole_chapter  # noqa: E402
 from ctlearn.course.bank import exercises  # noqa: E402
-from ctlearn.course.export import export  # noqa: E402
-from ctlearn.course.grade import MARKS, grade  # noqa: E402
+from ctlearn.course.grade import MARKS  # noqa: E402
 
+# The page that says how: its commands are run as they stand there.
+PAGE = Path(__file__).resolve().parents[2] / "book" / "teaching.md"
 CHAPTER = whole_chapter(12)
 NAME = CHAPTER.name
+
+
+def commands():
+    """What the page has an instructor type, as lists of words."""
+    _, text = PAGE.read_text(encoding="utf-8").split("## With nbgrader")
+    code = re.findall(r"^```sh\n(.*?)^```$", text.partition("\n## ")[0], re.M | re.S)
+    return [shlex.split(line) for line in "".join(code).splitlines()]
 
 
 def answered(file, solved):
@@ -32,12 +43,18 @@ def answered(file, solved):
     nbformat.write(notebook, file)
 
 
-def test_a_course_from_source_to_marks(tmp_path):
+def test_a_course_from_source_to_marks(tmp_path, monkeypatch):
+    """By the page's own lines; students hand in between two of them."""
+    monkeypatch.chdir(tmp_path)
     course, keys = tmp_path / "course", list(CHAPTER.keys)
-    export(CHAPTER, course / "source" / NAME, form="nbgrader", reader="instructor")
-    (course / "nbgrader_config.py").write_text(
-        "c = get_config()\nc.CourseDirectory.course_id = 'course'\n"
+    make, echo, source, into, generate, autograde, table, back, given, marks = (
+        commands()
     )
+    assert (make, into, back) == (["mkdir", "course"], ["cd", "course"], ["cd", ".."])
+    course.mkdir()
+    _, text, _, file = echo
+    Path(file).write_text(text)
+    main(source[3:])
     places = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")
     environment = os.environ | dict.fromkeys(places, str(tmp_path / "jupyter"))
     environment |= {"CTLEARN_PROGRESS": str(tmp_path / "progress.json")}
@@ -47,8 +64,9 @@ def test_a_course_from_source_to_marks(tmp_path):
     # and its libraries warn
     environment |= {"PYTHONWARNINGS": "ignore"}
 
-    def nbgrader(*words):
-        command = [sys.executable, "-m", "nbgrader", *words]
+    def nbgrader(words):
+        assert words[:3] == ["python", "-m", "nbgrader"]
+        command = [sys.executable, *words[1:]]
         run = subprocess.run(
             command,
             cwd=course,
@@ -60,7 +78,7 @@ def test_a_course_from_source_to_marks(tmp_path):
         )
         assert run.returncode == 0, run.stderr[-3000:]
 
-    nbgrader("generate_assignment", NAME)
+    nbgrader(generate)
     released = course / "release" / NAME / f"{NAME}.ipynb"
     text = released.read_text(encoding="utf-8")
     for exercise in (exercises()[key] for key in keys):
@@ -70,8 +88,8 @@ def test_a_course_from_source_to_marks(tmp_path):
         own = course / "submitted" / who / NAME
         shutil.copytree(released.parent, own)
         answered(own / f"{NAME}.ipynb", solved)
-    nbgrader("autograde", NAME)
-    nbgrader("export", "--to", "grades.csv")
+    nbgrader(autograde)
+    nbgrader(table)
     with (course / "grades.csv").open(newline="", encoding="utf-8") as file:
         theirs = {
             row["student_id"]: float(row["score"]) for row in csv.DictReader(file)
@@ -79,10 +97,9 @@ def test_a_course_from_source_to_marks(tmp_path):
     # a try on the instructor's machine is nobody's progress
     assert not (tmp_path / "progress.json").exists()
 
-    export(CHAPTER, tmp_path / "given")
-    sheets = handed(tmp_path / "given" / "handed-out.json")
-    grade(course / "submitted", sheets, tmp_path / "out")
-    with (tmp_path / "out" / MARKS).open(newline="", encoding="utf-8") as file:
+    main(given[3:])
+    main(marks[3:])
+    with (tmp_path / marks[-1] / MARKS).open(newline="", encoding="utf-8") as file:
         ours = {row["student"]: float(row["marks"]) for row in csv.DictReader(file)}
     assert ours == theirs
     assert len(set(ours.values())) == 3

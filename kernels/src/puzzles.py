@@ -29,6 +29,15 @@ ALLOWED = 2e-5
 MARGIN = 256
 # What a kernel may say of Python's own; a compiler knows these.
 BUILTINS = {"range", "min", "max", "float", "int", "bool", "len", "abs"}
+# What a kernel's text is made of. A pattern, say, would read any attribute there is.
+SYNTAX = (
+    ast.AnnAssign | ast.Assert | ast.Assign | ast.AugAssign | ast.Expr | ast.Return,
+    ast.Break | ast.Continue | ast.For | ast.If | ast.Pass | ast.While,
+    ast.Attribute | ast.Call | ast.Name | ast.Slice | ast.Subscript | ast.keyword,
+    ast.BinOp | ast.BoolOp | ast.Compare | ast.IfExp | ast.UnaryOp,
+    ast.Constant | ast.FormattedValue | ast.JoinedStr | ast.List | ast.Tuple,
+    ast.boolop | ast.cmpop | ast.expr_context | ast.operator | ast.unaryop,
+)
 
 Sizes = dict[str, int]
 Arrays = dict[str, Tensor]
@@ -135,10 +144,10 @@ def faults(function: Callable, seen: set[Callable]) -> Iterator[str]:
     allowed = {name for name in dir(tl.tensor) if not name.startswith("_")}
     allowed |= {"element_ty", "shape", "dtype", "value"}
     for node in (inner for statement in tree.body for inner in ast.walk(statement)):
-        if isinstance(node, ast.Import | ast.ImportFrom | ast.Lambda | ast.Global):
-            yield f"A kernel has no {type(node).__name__.lower()}."
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield "A kernel defines nothing inside itself."
+        elif not isinstance(node, SYNTAX):
+            yield f"A kernel has no {type(node).__name__.lower()}."
         elif isinstance(node, ast.Attribute):
             yield from of_language(node, known, own, allowed)
         elif isinstance(node, ast.Name) and node.id not in own:
@@ -151,17 +160,19 @@ def of_language(
     """What is wrong with `x.name`: tl has its functions, a tensor what tensors have."""
     base = node.value
     module = known.get(base.id) if isinstance(base, ast.Name) else None
-    if module is tl or module is triton:
-        found = getattr(module, node.attr, None)
-        if node.attr.startswith("_") or (
-            inspect.ismodule(found) and found not in (tl, tl.math)
-        ):
-            yield f"A kernel cannot use {ast.unparse(node)}."
-    elif ast.unparse(base) in ("tl.math", "triton.language"):
-        if node.attr.startswith("_"):
+    module = {"tl.math": tl.math, "triton.language": tl}.get(ast.unparse(base), module)
+    if any(module is each for each in (tl, tl.math, triton)):
+        if not is_tritons(getattr(module, node.attr, None), node.attr):
             yield f"A kernel cannot use {ast.unparse(node)}."
     elif node.attr not in allowed:
         yield f"A kernel cannot use {ast.unparse(node)}."
+
+
+def is_tritons(found: Any, name: str) -> bool:
+    """Whether what a module of Triton has by this name is Triton's own, and open."""
+    home = str(getattr(found, "__module__", "")).partition(".")[0]
+    own = home == "triton" or found is tl or found is tl.math
+    return own and not name.startswith("_")
 
 
 def of_outside(name: str, known: dict[str, Any], seen: set[Callable]) -> Iterator[str]:

@@ -111,6 +111,16 @@ CASES = {
         False,
         "cannot use risen",
     ),
+    "a pattern, which reads what it likes": (
+        changed("rows = ", "match x:\n        case tl.tensor(T=C): pass\n    rows = "),
+        False,
+        "has no match",
+    ),
+    "what Triton has from Python": (
+        changed("rows = ", "tl.math.wraps(x, ('__init__',), ())(y)\n    rows = "),
+        False,
+        "cannot use tl.math.wraps",
+    ),
     "brackets": ("(" * 10**5, False, "no function fade"),
     "stops": (
         changed("rows = ", "tl.static_assert(C < 0)\n    rows = "),

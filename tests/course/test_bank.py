@@ -1,6 +1,7 @@
 """The bank: an exercise can be passed and failed, and tells mistakes by name."""
 
 import ast
+import copy
 import inspect
 import json
 import re
@@ -11,16 +12,18 @@ import numpy as np
 import pytest
 
 from ctlearn import systems
-from ctlearn.course.bank import exercises
+from ctlearn.course.bank import chapter_15, exercises
 from ctlearn.course.exercise import from_text, slip, text_of
 from ctlearn.course.judge import verdicts
 from ctlearn.course.mutants import mutants, survivors
 from ctlearn.course.properties import (
+    Limit,
     Untouched,
     Values,
     at_once,
     differs,
     examine,
+    lacking,
     same,
 )
 from ctlearn.course.sandbox import Text
@@ -276,6 +279,27 @@ def test_no_input_is_too_tame(key):
     wrong = slip(exercise.reference, *TAME[key])
     for seed in range(2):
         assert examine(exercise, at_once(wrong), seed).broken
+
+
+@pytest.mark.parametrize("key", ["16.prune", "16.paths"])
+def test_a_program_shows_every_mistake(key):
+    """Random programs are short, and most lines of some are dead."""
+    exercise = EXERCISES[key]
+    for mistake in exercise.mistakes:
+        for seed in range(60):
+            rng = np.random.default_rng(seed)
+            assert next(lacking(exercise, at_once(mistake.function), rng), None)
+
+
+def test_the_pairs_and_the_memory_do_not_vanish_together():
+    """All pairs may be rounded to zero, or the linear memory be empty."""
+    exercise = EXERCISES["15.lola"]
+    inputs = chapter_15.far_below(drawn(exercise)[2])
+    limits = [x for x in exercise.properties if isinstance(x, Limit)]
+    assert len(limits) == 2
+    for limit in limits:
+        value = exercise.reference(**limit.here(copy.deepcopy(inputs)))
+        assert np.isfinite(value).all()
 
 
 def handed_in(chapter, part):

@@ -14,6 +14,14 @@ def far_below(x: Inputs) -> Inputs | None:
     return x | {"K": 1000 * turned} if len(scores) else None
 
 
+def nothing_else(x: Inputs) -> Inputs | None:
+    """The linear memory is empty, and not all exact pairs are rounded to zero."""
+    if not len(x["K"]):
+        return None
+    side = 1 if (x["K"] @ x["q"]).max() > 0 else -1
+    return x | {"K": side * x["K"], "S": 0 * x["S"], "n": 0 * x["n"]}
+
+
 def answered(q, K, V, S, n):
     """What LoLA answers: one mean over pairs kept exactly and a linear memory.
 
@@ -75,9 +83,7 @@ their exponentials overflow, and the answer must be numbers all the same.
         Untouched(),
         Limit(
             "an empty linear memory leaves softmax attention",
-            here=lambda x: (
-                x | {"S": 0 * x["S"], "n": 0 * x["n"]} if len(x["K"]) else None
-            ),
+            here=nothing_else,
         ),
         Limit(
             "exact pairs with scores far below zero leave the linear memory alone",

@@ -24,6 +24,8 @@ def program(rng: np.random.Generator, sizes: Sizes) -> Inputs:
 
 SHAPES = (
     {"T": 12, "n": 3},
+    {"T": 15, "n": 4},
+    {"T": 20, "n": 3},
     {"T": 8, "n": 4},
     {"T": 3, "n": 2},
     {"T": 1, "n": 1},

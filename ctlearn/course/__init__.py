@@ -75,6 +75,6 @@ def find(key: str) -> Exercise:
     if key not in every:
         near = [x for x in every if x[:2] == str(key)[:2]]
         near = near or difflib.get_close_matches(str(key), every)
-        others = ", ".join(near) or "those that progress() lists"
-        raise KeyError(f"no exercise {key!r}; there are {others}")
+        others = f"there are {', '.join(near)}" if near else "a key is like 07.slope"
+        raise KeyError(f"no exercise {key!r}; {others}")
     return every[key]

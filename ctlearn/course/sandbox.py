@@ -120,8 +120,10 @@ class File(NamedTuple):
     def payload(self) -> dict[str, Any]:
         """A module's bytes, or the cells of code of a notebook; nothing is run here."""
         path = Path(self.path)
-        if not path.is_file() or path.stat().st_size > LARGEST:
-            raise Stopped("missing", f"{path.name} is no file of a sensible size.")
+        if not path.is_file():
+            raise Stopped("missing", f"There is no file {path.name}.")
+        if path.stat().st_size > LARGEST:
+            raise Stopped("missing", f"{path.name} is too large.")
         data = path.read_bytes()
         if path.suffix.lower() != ".ipynb":
             return {"cells": [data]}

@@ -155,7 +155,7 @@ def test_what_is_no_function_and_no_key_is_said_briefly():
         "07.slop": "there are 07.delta-step, 07.delta-rule",
         "7.slope": "there are 07.slope",
         "slope": "there are 07.slope",
-        "": "there are those that progress",
+        "": "a key is like",
     }.items():
         with pytest.raises(KeyError, match=re.escape(near)) as told:
             course.show(key)

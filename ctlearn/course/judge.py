@@ -9,6 +9,7 @@ fresh one (`apart`).
 import contextlib
 import secrets
 import tempfile
+import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -36,6 +37,8 @@ from ctlearn.course.sandbox import (
     serving,
 )
 
+# Columns of a verdict in print: what fits a page's column of code.
+WIDTH = 80
 # What an answer lacks that raised an exception, as `examine` names it.
 RAN = "an answer"
 
@@ -59,7 +62,8 @@ class Verdict(NamedTuple):
 
     def __repr__(self) -> str:
         first = f"{'Passed.' if self.passed else 'Not yet.'} {self.says}"
-        return f"{first}\n{self.hint}" if self.hint else first
+        told = [first, *([self.hint] if self.hint else [])]
+        return "\n".join(textwrap.fill(text, WIDTH) for text in told)
 
 
 def judge(

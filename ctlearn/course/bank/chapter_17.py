@@ -16,6 +16,12 @@ def steps_seen(before, after, decay):
     return np.linalg.matrix_rank(after - decay * before, tol=1e-9)
 
 
+def weak(x: Inputs) -> Inputs:
+    """What was written is small, and no rounding."""
+    kept = x["decay"] * x["before"]
+    return x | {"after": kept + 1e-7 * (x["after"] - kept)}
+
+
 def token(rng: np.random.Generator, sizes: Sizes) -> Inputs:
     """Answers before a token of so many writes, and after it."""
     d_k, d_v, n = sizes["d_k"], sizes["d_v"], sizes["products"]
@@ -56,6 +62,7 @@ nothing has made 0. What is below $10^{-9}$ is rounding.
             here=lambda x: x | {"after": x["decay"] * x["before"]},
             wanted=lambda x: 0,
         ),
+        Limit("a weak write is one", here=weak),
         Unchanged(
             "the size of the values does not matter",
             lambda x: x | {"before": 5 * x["before"], "after": 5 * x["after"]},

@@ -261,6 +261,12 @@ def slope(x):
         assert alike(box.call("slope", {"x": x}).value, 2 * x)
 
 
+def test_all_of_numpy_can_be_had_by_name():
+    text = "from numpy import *\ndef mine(x): return multiply(2, linalg.norm(x))"
+    with Sandbox(Text(text), limits=LIMITS) as box:
+        assert box.call("mine", {"x": np.array([3.0, 4.0])}).value == 10
+
+
 def notebook(folder, *cells):
     """A file of cells of code, with one of prose between them."""
     made = [{"cell_type": "code", "source": cell} for cell in cells]

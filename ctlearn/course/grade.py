@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import stat
-import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 from ctlearn.course.assignments import Handed
 from ctlearn.course.exercise import Exercise
 from ctlearn.course.judge import Verdict, verdicts
+from ctlearn.course.locked import locked
 from ctlearn.course.sandbox import LARGEST, File, Limits
 
 ENDINGS = (".ipynb", ".py")
@@ -155,16 +155,9 @@ def alone(out: Path) -> Iterator[None]:
 
     Raises ValueError if somebody else is at it.
     """
-    with (out / ".lock").open("w") as file:
+    with contextlib.ExitStack() as held:
         try:
-            if sys.platform == "win32":
-                import msvcrt
-
-                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-            else:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.enter_context(locked(out / ".lock", wait=False))
         except OSError as error:
             says = f"out: another run is writing to {out}"
             raise ValueError(says) from error

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ctlearn.course.bank import exercises
+from ctlearn.course.locked import locked
 
 PLACE = "CTLEARN_PROGRESS"
 FORMAT = 1
@@ -78,22 +79,29 @@ def record(key: str, passed: bool) -> None:
 
     Raises ProgressError, and leaves the file alone, if it cannot be understood.
     """
+    path = place()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # two notebooks may finish at once
+        with locked(path.with_name(f".{path.name}.lock"), wait=True):
+            _replace(path, _counted(key, passed))
+    except OSError as error:
+        raise ProgressError(_said("cannot be written", error)) from error
+
+
+def _counted(key: str, passed: bool) -> str:
+    """The file's text with one more try."""
     held = progress()
     tries, solved = held.get(key, Record(0, None))
     if passed and solved is None:
         solved = datetime.now(UTC).isoformat(timespec="seconds")
     held[key] = Record(tries + 1, solved)
     records = {key: x._asdict() for key, x in held.items()}
-    text = json.dumps({"format": FORMAT, "exercises": records}, indent=1)
-    try:
-        _replace(place(), text)
-    except OSError as error:
-        raise ProgressError(_said("cannot be written", error)) from error
+    return json.dumps({"format": FORMAT, "exercises": records}, indent=1)
 
 
 def _replace(path: Path, text: str) -> None:
     """Write beside the file, then put that in its place in one act."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     number, beside = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(number, "w", encoding="utf-8") as file:

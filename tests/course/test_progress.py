@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -81,7 +83,7 @@ def test_a_write_that_breaks_off_leaves_the_old_file(file, monkeypatch):
     with pytest.raises(ProgressError, match="cannot be written"):
         record(KEY, False)
     assert file.read_bytes() == before
-    assert os.listdir(file.parent) == [file.name]
+    assert set(os.listdir(file.parent)) == {file.name, f".{file.name}.lock"}
 
 
 def test_a_folder_in_its_place_is_told(file):
@@ -136,3 +138,11 @@ def test_show_tells_all_that_is_needed():
     for part in (exercise.title, exercise.statement, exercise.stub):
         assert part in shown
     assert repr(shown) == shown._repr_markdown_() == shown
+
+
+def test_notebooks_that_finish_at_once_lose_no_try():
+    text = "from ctlearn.course.progress import record\n"
+    text += f"for _ in range(20):\n    record({KEY!r}, False)\n"
+    runs = [subprocess.Popen([sys.executable, "-c", text]) for _ in range(3)]
+    assert [run.wait() for run in runs] == [0, 0, 0]
+    assert progress()[KEY].tries == 60

@@ -22,7 +22,7 @@ from ctlearn.course.assignments import Handed
 from ctlearn.course.exercise import Exercise
 from ctlearn.course.judge import Verdict, verdicts
 from ctlearn.course.locked import locked
-from ctlearn.course.sandbox import LARGEST, File, Limits
+from ctlearn.course.sandbox import LARGEST, LIMITS, File, Limits
 
 ENDINGS = (".ipynb", ".py")
 FOUND, MARKS, REPORTS = "found.jsonl", "marks.csv", "reports"
@@ -171,7 +171,7 @@ def grade(
     *,
     jobs: int = 2,
     seed: int | None = None,
-    limits: Limits = Limits(),  # noqa: B008  an immutable record
+    limits: Limits = LIMITS,
     show: Callable[[Iterable, int], Iterable] = lambda done, n: done,
 ) -> Marked:
     """Mark all submissions in a folder, and write marks and reports to `out`.

@@ -28,6 +28,7 @@ from ctlearn.course.properties import examine, listed
 from ctlearn.course.runner.child import private
 from ctlearn.course.runner.messages import pack
 from ctlearn.course.sandbox import (
+    LIMITS,
     START,
     Child,
     Limits,
@@ -70,7 +71,7 @@ def judge(
     exercise: Exercise,
     submission: Submitted,
     seed: int | None = None,
-    limits: Limits = Limits(),  # noqa: B008  an immutable record
+    limits: Limits = LIMITS,
 ) -> Verdict:
     """The verdict on one exercise; inputs are drawn anew each time, unless seeded."""
     (verdict,) = verdicts([exercise], submission, seed, limits)
@@ -81,7 +82,7 @@ def verdicts(
     wanted: Iterable[Exercise],
     submission: Submitted,
     seed: int | None = None,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: Limits = LIMITS,
 ) -> Iterator[Verdict]:
     """Verdicts on several exercises of one submission, in order; limits are for each.
 
@@ -198,7 +199,7 @@ def apart(
     key: str,
     submission: Submitted,
     seed: int | None = None,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: Limits = LIMITS,
 ) -> Verdict:
     """The verdict on an exercise of the bank, of a judge in a fresh process.
 

@@ -58,6 +58,9 @@ class Limits(NamedTuple):
     output: int = 2**23
 
 
+LIMITS = Limits()
+
+
 class Submitted(Protocol):
     """What can be handed in."""
 
@@ -161,14 +164,17 @@ class Child:
             env=environment,
             start_new_session=True,
         )
+        pipes = (self.process.stdin, self.process.stdout, self.process.stderr)
+        self.pipes = [pipe for pipe in pipes if pipe is not None]
+        self.stdin, stdout, stderr = self.pipes
         self.output = output
         self.printed = bytearray()
         self.came: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.threads = [
             threading.Thread(target=work, args=(pipe,), daemon=True)
             for work, pipe in (
-                (self._listen, self.process.stdout),
-                (self._overhear, self.process.stderr),
+                (self._listen, stdout),
+                (self._overhear, stderr),
             )
         ]
         for thread in self.threads:
@@ -208,9 +214,9 @@ class Child:
         for thread in self.threads:
             # not for ever: somebody who got away may hold the other end
             thread.join(timeout=1)
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+        for pipe in self.pipes:
             with contextlib.suppress(OSError):
-                pipe.close()  # type: ignore[union-attr]
+                pipe.close()
 
     def _ended(self) -> Stopped:
         """What the end of a process says."""
@@ -228,7 +234,7 @@ class Child:
         left = memoryview(len(data).to_bytes(8, "big") + data)
         with contextlib.suppress(OSError, ValueError):
             while left:
-                left = left[self.process.stdin.write(left) :]  # type: ignore
+                left = left[self.stdin.write(left) :]
 
     def _listen(self, pipe: Any) -> None:
         """Put each frame into the queue, and None at the end."""
@@ -344,7 +350,7 @@ class Sandbox(Box):
         self,
         submission: Submitted,
         uses: tuple[str, ...] = (),
-        limits: Limits = Limits(),  # noqa: B008  an immutable record
+        limits: Limits = LIMITS,
     ) -> None:
         why: Stopped | None = None
         payload: dict[str, Any] = {}

@@ -137,13 +137,20 @@ class Assignment(NamedTuple):
 
 
 def whole_chapter(chapter: int) -> ProblemSet:
-    """All exercises of a chapter as a set; raises ValueError if it has none."""
-    keys = tuple(k for k, x in exercises().items() if x.chapter == chapter)
-    if not keys:
+    """All exercises of a chapter as a set; raises ValueError if it has none.
+
+    Those of equal worth are a pool, of which a sheet that is drawn lacks one.
+    """
+    worth: dict[int, list[str]] = {}
+    for key, exercise in exercises().items():
+        if exercise.chapter == chapter:
+            worth.setdefault(exercise.marks, []).append(key)
+    if not worth:
         raise ValueError(f"chapter: expected one with exercises, got {chapter}")
-    return ProblemSet(
-        f"chapter-{chapter:02}", f"Exercises of chapter {chapter}", "", keys, ()
-    )
+    single = tuple(keys[0] for keys in worth.values() if len(keys) == 1)
+    pools = tuple(Pool(len(x) - 1, tuple(x)) for x in worth.values() if len(x) > 1)
+    name, title = f"chapter-{chapter:02}", f"Exercises of chapter {chapter}"
+    return ProblemSet(name, title, "", single, pools)
 
 
 def draw(asked: ProblemSet, seed: int | None = None, student: str = "") -> Assignment:

@@ -98,9 +98,7 @@ def as_nbgrader(assignment: Assignment, reader: Reader) -> nbformat.NotebookNode
         elif part.kind == "words":
             text = part.text
             if exercise.begins:
-                text += (
-                    f"\n\nBegin from this:\n\n```python\n{exercise.stub.strip()}\n```"
-                )
+                text += f"\n\nBegin from this:\n\n{fenced(exercise.stub)}"
             about = noted(f"asked-{i:02}", solution=False, points=None)
             cells.append(new_markdown_cell(text, metadata=about))
         elif part.kind == "program":

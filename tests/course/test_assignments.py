@@ -46,8 +46,17 @@ def test_a_sheet_comes_again_and_is_in_the_books_order():
     assert len(others) > 1
 
 
-def test_a_chapter_is_all_of_its_exercises():
-    assert {x.chapter for x in draw(whole_chapter(7), 3).exercises} == {7}
+def test_a_chapter_is_all_of_its_exercises_unless_sheets_are_drawn():
+    chapters = {exercise.chapter for exercise in exercises().values()}
+    for chapter in chapters:
+        problems = whole_chapter(chapter)
+        every = [key for key, x in exercises().items() if x.chapter == chapter]
+        assert keys(draw(problems)) == every
+        sheets = [draw(problems, 1, who) for who in STUDENTS]
+        assert len({sheet.marks for sheet in sheets}) == 1
+        assert {key for sheet in sheets for key in keys(sheet)} == set(every)
+        alike = len({exercises()[key].marks for key in every}) == len(every)
+        assert (len({tuple(keys(sheet)) for sheet in sheets}) == 1) is alike
     with pytest.raises(ValueError, match="got 99"):
         whole_chapter(99)
 

@@ -25,6 +25,8 @@ from ctlearn.kernels.required import Tensor, tl, torch, triton
 
 # A float32 result is no further off than this, relative to the largest of its numbers.
 ALLOWED = 2e-5
+# Columns of a verdict in print: what fits a page's column of code.
+WIDTH = 80
 # Numbers of NaN before and behind each array.
 MARGIN = 256
 # What a kernel may say of Python's own; a compiler knows these.
@@ -79,7 +81,8 @@ class Verdict(NamedTuple):
     says: str
 
     def __repr__(self) -> str:
-        return ("Passed. " if self.passed else "Not yet. ") + self.says
+        told = f"{'Passed.' if self.passed else 'Not yet.'} {self.says}"
+        return textwrap.fill(told, WIDTH)
 
 
 class Refused(Exception):
@@ -349,8 +352,7 @@ def chunk_of(rng: torch.Generator, C: int, d_k: int, d_v: int) -> Arrays:
 
 PUZZLES = {
     "fade": Puzzle(
-        "y [T, d] is x [T, d] with row t multiplied by exp(g_t), g [T]; a program for "
-        "C rows.",
+        "y [T, d] is x [T, d], row t times exp(g_t), g [T]; a program for C rows.",
         draw=lambda rng, T, d: {"x": normal(rng, T, d), "g": normal(rng, T)},
         truth=faded,
         tiles=lambda sizes: {"C": 16, "D": padded(sizes["d"])},

@@ -79,17 +79,17 @@ def _adam(supply: Supply, d: int, *, corrected: bool = True, root: bool = True) 
     g, w = supply.real("g", d), supply.real("w", d)
     first, second = supply.rate("a", 1)[0], supply.rate("b", 1)[0]
     eta, epsilon = supply.rate("eta", 1)[0], supply.positive("epsilon", 1)[0]
-    m, v = (1 - first) * g, (1 - second) * g**2
-    hats = (m / (1 - first), v / (1 - second)) if corrected else (m, v)
+    m, s = (1 - first) * g, (1 - second) * g**2
+    hats = (m / (1 - first), s / (1 - second)) if corrected else (m, s)
     size = sqrt(hats[1]) if root else hats[1]
-    letters = {"g": g, "w": w, "m": m, "v": v, r"\eta": eta, r"\varepsilon": epsilon}
+    letters = {"g": g, "w": w, "m": m, "s": s, r"\eta": eta, r"\varepsilon": epsilon}
     letters |= {r"\beta": np.array([first, second])}
     return letters, w - eta * hats[0] / (size + epsilon)
 
 
 def _adam_printed(supply: Supply, d: int) -> Numbers:
     letters, _ = _adam(supply, 1)
-    return Numbers(letters | {name: letters[name][0] for name in "gmv"})
+    return Numbers(letters | {name: letters[name][0] for name in "gms"})
 
 
 ADAM = AsPrinted(numbers=_adam_printed)
@@ -97,7 +97,7 @@ ADAM = AsPrinted(numbers=_adam_printed)
 
 @identity(
     title="Adam that has forgotten its averages moves every weight as far as the rate",
-    statement=r"\frac{m / (1 - \beta_1)}{\sqrt{v / (1 - \beta_2)} + \varepsilon}"
+    statement=r"\frac{m / (1 - \beta_1)}{\sqrt{s / (1 - \beta_2)} + \varepsilon}"
     r" = \frac{g}{\lvert g \rvert + \varepsilon}",
     source="ours; from the algorithm as torch computes it",
     equations=("eq-first-step",),

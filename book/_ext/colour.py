@@ -2,7 +2,7 @@ r"""Colours the letters in all maths by what they stand for.
 
 Authors write plain TeX, `S_t = S_{t-1} + k_t v_t^\top`. Where the glossary knows a
 letter, the site wraps it and its subscript in `\class{ctl-ROLE}{...}`; the style sheet
-decides the shade.
+decides the shade. A letter that a chapter borrows for something else wears none there.
 """
 
 import re
@@ -44,10 +44,24 @@ NEEDS_TOKEN = {"b", "n"}
 NAMES_TOKEN = re.compile(r"[{\s]*[ijt\d]")
 # and with a dress alone: a bare kappa is a kernel
 NEEDS_DRESS = {r"\kappa"}
+# letters that a chapter, by its number, gives a meaning of its own, some of them only
+# with one subscript
+BORROWED = {
+    **{"01": [r"\Delta", "r"], "02": ["A", "a", "b", "p"], "03": ["a"]},
+    **{"04": ["D", "a", r"\theta"], "05": [r"\delta", "p"], "06": ["W_k", "W_v", "a"]},
+    **{"08": ["A", "W", "a", "b", "w"], "09": ["W"], "10": ["a", "e", "n", "p"]},
+    **{"11": ["M", "u", "w"], "12": ["a", "n", "p"], "13": ["A", "G", "a", "b", "p"]},
+    **{"14": ["A", "a"], "15": ["a"], "16": ["W_k", "a", "p", "r", "u"]},
+    **{"17": ["A", "a", "p", "r"], "18": ["A", "W"]},
+    "19": ["A", r"\beta_1", r"\beta_2", "p", "z"],
+}
 
 
 def letters() -> dict[str, str]:
-    """The role of every letter that stands for numbers a token or the state carries."""
+    """The role of every letter that stands for numbers a token or the state carries.
+
+    An entry with a subscript, `W_K`, goes before that of its letter.
+    """
     roles = {}
     for symbol in GLOSSARY.values():
         base = re.search(r"(\\(?!log\b)[A-Za-z]+|[A-Za-z])(?:[_}']|$)", symbol.tex)
@@ -56,8 +70,26 @@ def letters() -> dict[str, str]:
         # one number with a Latin letter: x and c mean too much else
         if base[1].isalpha() and symbol.shapes == ((),):
             continue
-        roles[base[1]] = symbol.role
+        # what makes keys is no state, though both are a W
+        named = re.fullmatch(r"W_[A-Z]", symbol.tex)
+        roles[symbol.tex if named else base[1]] = symbol.role
     return roles
+
+
+def letters_in(chapter: str, roles: Mapping[str, str]) -> dict[str, str]:
+    """The roles in a chapter, called by its file: without what it has borrowed."""
+    return dict(roles) | dict.fromkeys(BORROWED.get(chapter[:2], ()), "")
+
+
+def chapter_of(node: nodes.Node, page: str) -> str:
+    """Whose formula a node is: a collection marks what it takes from a chapter."""
+    above = node.parent
+    while above is not None:
+        # what is written as an element of HTML, by `markup`, has attributes there
+        if chapter := above.get("html", {}).get("data-chapter"):
+            return chapter
+        above = above.parent
+    return page.rpartition("/")[2]
 
 
 def coloured(tex: str, roles: Mapping[str, str]) -> str:
@@ -163,10 +195,12 @@ class _Colouring:
             or (letter in NEEDS_TOKEN and not NAMES_TOKEN.match(script))
             or (letter in NEEDS_DRESS and written == letter)
         )
-        if letter not in self.roles or other:
+        named = letter + "".join(self.tokens[self.at : self.at + 2])
+        role = self.roles.get(named, self.roles.get(letter))
+        if not role or other:
             self.at = start
             return None
-        return written, self.roles[letter]
+        return written, role
 
     def wrapped(self, base: str, role: str) -> str:
         """The letter in its class, and its subscript, which is part of its name.
@@ -204,13 +238,14 @@ class Colour(SphinxPostTransform):
         roles = letters()
         for kind in (nodes.math, nodes.math_block):
             for node in list(self.document.findall(kind)):
-                text = coloured(node.astext(), roles)
+                chapter = chapter_of(node, self.env.docname)
+                text = coloured(node.astext(), letters_in(chapter, roles))
                 node.children = [nodes.Text(text)]
                 node.rawsource = text
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Register the transform; other roles mean other pages."""
-    app.add_config_value("colour_roles", str(sorted(letters().items())), "env")
+    app.add_config_value("colour_roles", str((letters(), BORROWED)), "env")
     app.add_post_transform(Colour)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -63,7 +63,12 @@ class Errata(SphinxDirective):
         for label, tex in texts.items():
             words = build("p", nodes.Text(label), class_="text-label")
             shown = [words, *parsed(self, math(tex))]
-            section += build("div", *shown, class_=f"erratum-text {label[:2]}")
+            section += build(
+                "div",
+                *shown,
+                class_=f"erratum-text {label[:2]}",
+                data_chapter=entry["chapter"],
+            )
         link = f"{{ledger}}`Its row in the ledger <{entry['name']}>`"
         section += parsed(self, f"{distance(entry)} {executed(entry)} {link}.")
         return section

@@ -53,7 +53,10 @@ class KeyEquations(SphinxDirective):
         link, *rest = said.children
         badges = equation_badges("", label=equation.label)
         beside = nodes.paragraph("", "", link, nodes.Text(" "), badges, *rest)
-        return build("div", formula, beside, class_="key-equation")
+        chapter = equation.file.stem
+        return build(
+            "div", formula, beside, class_="key-equation", data_chapter=chapter
+        )
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:

@@ -1,9 +1,12 @@
 """Letters are coloured by role, and nothing else is touched."""
 
 import re
+from pathlib import Path
 
 import pytest
+from docutils import nodes
 
+ROOT = Path(__file__).resolve().parents[2]
 ROLES = {
     **{"k": "key", "v": "value", "S": "state", r"\alpha": "decay", "e": "error"},
     r"\kappa": "error",
@@ -83,3 +86,34 @@ def test_the_letters_come_from_the_glossary(tool):
     assert roles["S"] == "state"
     assert roles[r"\alpha"] == "decay"
     assert {"T", "t", "x", "c"}.isdisjoint(roles)
+
+
+def test_what_makes_keys_is_a_key_and_no_state(tool):
+    colour = tool("colour")
+    out = colour.coloured(r"W_K + W_0", colour.letters())
+    key, state = r"\class{ctl-key}", r"\class{ctl-state}"
+    assert out == f"{key}{{W}}_{{{key}{{K}}}} + {state}{{W}}_{{{state}{{0}}}}"
+
+
+def test_a_borrowed_letter_wears_no_colour(tool):
+    colour = tool("colour")
+    roles = colour.letters_in("19_a_chapter", colour.letters())
+    assert colour.coloured(r"p_t + z_c + \beta_1", roles) == r"p_t + z_c + \beta_1"
+    assert colour.coloured(r"\beta_t", roles) != r"\beta_t"
+    assert colour.letters_in("index", colour.letters()) == colour.letters()
+
+
+def test_what_is_borrowed_would_wear_a_colour(tool):
+    colour = tool("colour")
+    chapters = {x.name[:2] for x in (ROOT / "notebooks").glob("*.ipynb")}
+    assert colour.BORROWED.keys() <= chapters
+    for borrowed in colour.BORROWED.values():
+        assert {x.partition("_")[0] for x in borrowed} <= colour.letters().keys()
+
+
+def test_a_formula_elsewhere_is_still_its_chapters(tool):
+    chapter_of, formula = tool("colour").chapter_of, nodes.math_block("", "a_j")
+    nodes.section("", nodes.paragraph("", "", formula))
+    assert chapter_of(formula, "notebooks/15_x") == "15_x"
+    formula.parent.parent["html"] = {"data-chapter": "16_y"}
+    assert chapter_of(formula, "book/summary") == "16_y"

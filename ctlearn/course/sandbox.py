@@ -411,17 +411,18 @@ def places(modules: tuple[str, ...]) -> list[str]:
         with contextlib.suppress(ValueError):
             spec = importlib.util.find_spec(name.partition(".")[0])
             if spec is not None and spec.origin:
-                found[str(Path(spec.origin).parents[1])] = None
+                found[os.path.abspath(Path(spec.origin).parents[1])] = None
     return list(found)
 
 
 def _guarded() -> list[str]:
     """The folders of ctlearn, and of the clone that it is in, if it is in one."""
-    package = Path(ctlearn.__file__).resolve().parent
+    package = Path(ctlearn.__file__).parent.resolve()
     spec = importlib.util.find_spec("ctlearn.kernels")
     kernels = spec.submodule_search_locations if spec else None
     clone = [package.parent] if (package.parent / "pyproject.toml").exists() else []
-    return [str(folder) for folder in (package, *clone, *(kernels or ()))]
+    folders = (package, *clone, *map(Path, kernels or ()))
+    return [str(folder.resolve()) for folder in folders]
 
 
 def serving(module: str, own: tuple[str, ...]) -> str:

@@ -109,6 +109,11 @@ CALM = {
         "error",
         "import os\nos.mkfifo('mine')",
     ),
+    "makes a pipe elsewhere, and finds how among others": (
+        "error",
+        "import os\n"
+        "next(f for f in os.supports_dir_fd if f.__name__ == 'mkfifo')('mine')",
+    ),
     "signals without a word": (
         "error",
         "import os, signal\nsignal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)",
@@ -473,6 +478,10 @@ READS = {
         "return open(S(p)).read()"
     ),
     "from the folder up": "import os\nreturn open(os.path.relpath(p)).read()",
+    "by links of the time zones": (
+        "zones = '/usr/share/zoneinfo' + '/posix/Pacific/..' * 9 + '/..' * 3\n"
+        "return open(zones + p).read()"
+    ),
     "a descriptor": "import os\nos.open(p, 0)",
     "names of the fence": (
         "import linecache, os, sys\n"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 import threading
 
@@ -123,10 +124,27 @@ def test_the_longest_folder_that_fits_decides():
         "/ab": fence.NONE,
         "/a/b/x": fence.NONE,
         "/a/b/c/x": fence.WRITE,
-        "/a/b/c/../x": fence.NONE,
         "/a/./b//c/x": fence.WRITE,
-        "/../../a/x": fence.READ,
-        "/a/b/c/../../../../etc": fence.NONE,
+        # what is above a link lies elsewhere
+        "/a/x/../y": fence.NONE,
+        "/a/b/c/../x": fence.NONE,
+        "/../../a/x": fence.NONE,
+    }
+    assert {path: fence.right(rights, path) for path in expected} == expected
+
+
+def test_what_is_guarded_is_so_by_any_path(tmp_path, monkeypatch):
+    inside = tmp_path / "library" / "ours"
+    inside.mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "library")
+    monkeypatch.setattr(sys, "path", [str(link), str(inside)])
+    rights = fence.rights_of(str(tmp_path / "own"), [str(inside)])
+    expected = {
+        str(link / "a"): fence.READ,
+        str(link / "ours" / "a"): fence.NONE,
+        str(inside / "a"): fence.NONE,
+        str(tmp_path / "own" / "a"): fence.WRITE,
     }
     assert {path: fence.right(rights, path) for path in expected} == expected
 

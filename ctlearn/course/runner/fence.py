@@ -26,6 +26,7 @@ import signal
 import sys
 import threading
 from os import _exit, getcwd, stat, write
+from pathlib import Path
 from typing import Any
 
 from .refusing import Finder, no_lines, refuse
@@ -72,6 +73,8 @@ HIDDEN = frozenset(
         "ctypes",
         "dbm",
         "multiprocessing",
+        "nis",
+        "ossaudiodev",
         "readline",
         "socket",
         "spwd",
@@ -219,8 +222,8 @@ def opened(kept: Kept, path: str, writing: int) -> str:
 
 def right(rights: Rights, path: str) -> int:
     """What may be done with a path."""
-    # it may start from an open folder, which is not seen here
-    if not rooted(path) and ".." in path.replace("\\", "/").split("/"):
+    # from an open folder on, or behind a link, it leads elsewhere than it says
+    if ".." in path.replace("\\", "/").split("/"):
         return NONE
     try:
         whole = absolute(path)
@@ -253,19 +256,14 @@ def rooted(path: str) -> bool:
 
 
 def absolute(path: str) -> str:
-    """The path from the root on, without "." and "..".
+    """The path from the root on, without ".".
 
     All in small letters where the system does not tell them from capitals.
     """
     whole = path if rooted(path) else getcwd() + "/" + path
     if WINDOWS:
         whole = whole.replace("\\", "/")
-    parts: list[str] = []
-    for part in whole.split("/"):
-        if part == "..":
-            del parts[-1:]
-        elif part not in ("", "."):
-            parts.append(part)
+    parts = [part for part in whole.split("/") if part not in ("", ".")]
     whole = "/" + "/".join(parts)
     return whole.lower() if FOLDED else whole
 
@@ -273,10 +271,15 @@ def absolute(path: str) -> str:
 def rights_of(folder: str, guarded: list[str]) -> Rights:
     """What may be done where: all in the own folder, reading where modules are.
 
-    From the guarded folders nothing is read, but from places of modules below them.
+    From the guarded folders nothing is read, whatever links lead to them, but from
+    places of modules below them.
     """
     readable = [*filter(None, sys.path), "/dev/urandom", "/usr/share/zoneinfo"]
-    rights = dict.fromkeys(readable, READ) | dict.fromkeys(guarded, NONE)
+    rights = dict.fromkeys(readable, READ)
+    for path in map(Path, readable):
+        for inner in map(Path, guarded):
+            with contextlib.suppress(ValueError):  # it lies elsewhere
+                rights[str(path / inner.relative_to(path.resolve()))] = NONE
     return longest_first(rights | {folder: WRITE, os.devnull: FREE})
 
 
@@ -337,6 +340,7 @@ def silence() -> None:
         for name in names:
             for place in (module, sys.modules.get("posix"), sys.modules["_signal"]):
                 if hasattr(place, name):
+                    os.supports_dir_fd.discard(getattr(place, name))
                     setattr(place, name, refuse)
     gc.disable()
 

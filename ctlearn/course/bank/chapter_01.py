@@ -55,9 +55,9 @@ into one, relative to the larger of the two largest scores, so that `total / wei
 the mean over all items.
 
 Scores may be so far above zero that their exponentials overflow, or so far below that
-these are rounded to zero. Relative to the largest score, neither happens. One of the
-sides may have seen nothing yet: its largest score is then minus infinity and its sums
-are zero.
+these are rounded to zero. Relative to the largest score, neither happens. At most one
+of the sides may have seen nothing yet: its largest score is then minus infinity and its
+sums are zero.
 """,
     reference=merge,
     returns=("largest", "weight", "total"),
@@ -87,7 +87,8 @@ are zero.
         Mistake(
             "one side is taken as it is",
             slip(merge, ("np.exp(largest_b - largest)", "np.ones_like(largest)")),
-            "Which half was right depends on chance. Exchange the two sides.",
+            "This is right where the second side has seen the larger score. What if "
+            "the first has?",
         ),
         Mistake(
             "the values are not rescaled",
@@ -144,12 +145,12 @@ def streamed(scores, values):
 
 
 def items(rng: np.random.Generator, sizes: Sizes) -> Inputs:
-    """Scores far above what an exponential can hold, and values."""
+    """Scores far above what an exponential can hold, some far apart, and values."""
     n, d_v = sizes["n"], sizes["d_v"]
-    return {
-        "scores": 900 + 2 * rng.standard_normal(n),
-        "values": rng.standard_normal((n, d_v)),
-    }
+    scores = 900 + 2 * rng.standard_normal(n)
+    # the first is low, and so are some that follow a high one
+    scores[::3] -= sizes.get("apart", 0)
+    return {"scores": scores, "values": rng.standard_normal((n, d_v))}
 
 
 STREAMED = Exercise(
@@ -161,8 +162,10 @@ A colleague streams a softmax: the mean of the values, weighed by the exponentia
 their scores, item by item and without keeping the items. All of her tests pass. Mend
 it.
 
-The scores may be so far above zero, or below, that an exponential cannot hold them.
-Return the mean over all items; the order in which they come must not matter.
+The scores may be so far above zero, or below, that an exponential cannot hold them, and
+as far from each other. Return the mean over all items; the order in which they come
+must not matter. (Marking looks at the values; that no item is kept, an instructor
+sees.)
 """,
     reference=streamed,
     returns=("mean",),
@@ -170,6 +173,7 @@ Return the mean over all items; the order in which they come must not matter.
     shapes=(
         {"n": 6, "d_v": 2},
         {"n": 3, "d_v": 3},
+        {"n": 5, "d_v": 2, "apart": 4000},
         {"n": 2, "d_v": 1},
         {"n": 1, "d_v": 2},
     ),
@@ -229,6 +233,12 @@ Return the mean over all items; the order in which they come must not matter.
                 ),
             ),
             "What is the exponential of a score of 900?",
+        ),
+        Mistake(
+            "relative to a score that is not the largest",
+            slip(streamed, ("new = max(largest, s)", "new = s")),
+            "This is right as long as all scores are near each other. What becomes of "
+            "a factor, if a score is far above the one that the sums are relative to?",
         ),
         Mistake(
             "the mean of all values",

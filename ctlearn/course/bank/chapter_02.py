@@ -121,8 +121,8 @@ above zero: token $t$ is answered by the mean of the values $v_1, \dots, v_t$, w
 by $q_t^\top k_j$. It is right about the last token of every sequence that its author
 tried. Mend it.
 
-Return all answers, $T \times d_v$. An answer must not change when later tokens do, and
-a single token is answered by its own value.
+Return all answers, $T \times d_v$; none for no tokens. An answer must not change when
+later tokens do, and a single token is answered by its own value.
 """,
     reference=normalised,
     returns=("o",),

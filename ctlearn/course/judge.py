@@ -24,7 +24,7 @@ from ctlearn.course.exercise import (
     text_of,
 )
 from ctlearn.course.kernels import KernelBox
-from ctlearn.course.properties import examine, listed
+from ctlearn.course.properties import Untouched, examine, listed
 from ctlearn.course.runner.child import private
 from ctlearn.course.runner.messages import pack
 from ctlearn.course.sandbox import (
@@ -42,6 +42,8 @@ from ctlearn.course.sandbox import (
 WIDTH = 80
 # What an answer lacks that raised an exception, as `examine` names it.
 RAN = "an answer"
+# What to think about where an argument was written into, whatever is asked.
+KEEP = "The caller may still need what you were given. Which line writes into it?"
 
 
 class Verdict(NamedTuple):
@@ -134,7 +136,8 @@ def verdict_on(exercise: Exercise, box: Sandbox | KernelBox, seed: int) -> Verdi
         return Verdict(exercise.key, True, "passed", f"Right at {tried}.")
     first = broken[0]
     kind = "error" if first.name == RAN else "wrong"
-    return told(not_yet._replace(kind=kind, says=first.says), mistake)
+    hint = KEEP if first.name == Untouched.name else exercise.hint
+    return told(not_yet._replace(kind=kind, says=first.says, hint=hint), mistake)
 
 
 def told(verdict: Verdict, mistake: Mistake | None) -> Verdict:

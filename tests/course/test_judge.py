@@ -43,9 +43,10 @@ def test_a_verdict_says_what_is_lacking_and_what_to_think_about():
     wanted = exercise()
     minus = text_of(wanted.mistakes[0].function)
     sine = "import numpy as np\ndef plus(x): return np.sin(x)"
-    right, sign, other = (
+    written = "def plus(x):\n    x += 1\n    return x"
+    right, sign, other, kept = (
         judge.judge(wanted, Text(text), limits=LIMITS)
-        for text in (text_of(plus), minus, sine)
+        for text in (text_of(plus), minus, sine, written)
     )
     assert right == ("00.plus", True, "passed", "Right at n = 3; n = 1.", "", "")
     assert repr(right) == "Passed. Right at n = 3; n = 1."
@@ -53,6 +54,9 @@ def test_a_verdict_says_what_is_lacking_and_what_to_think_about():
     assert sign[1:] == (False, "wrong", says, "Which way is up?", "sign")
     assert other[1:] == (False, "wrong", says, "Count.", "")
     assert repr(other) == f"Not yet. {says}\nCount."
+    # the exercise's own hint would lead astray
+    assert kept.says == "Your function writes into its argument x, at n = 3."
+    assert kept.hint == judge.KEEP
 
 
 def test_inputs_are_new_each_time_unless_they_are_seeded():

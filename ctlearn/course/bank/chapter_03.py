@@ -195,8 +195,8 @@ results must be numbers. Return all answers and the last state.
         Mistake(
             "a ratio of powers",
             slip(retention, *RATIO),
-            "The state is right now. What is the ratio of two powers that have both "
-            "been rounded to zero?",
+            "The state after a short chunk is right now. What is the ratio of two "
+            "powers that have both been rounded to zero?",
         ),
         Mistake(
             "the nominal end of the chunk",

@@ -21,11 +21,14 @@ def no_decay(x: Inputs) -> Inputs:
 
 
 def cleared(x: Inputs) -> Inputs | None:
-    """A gate of zero in the middle of the row."""
-    if len(x["log_decay"]) < 2:
+    """Gates of zero at the first token and in the middle, and a very large state.
+
+    What a very small gate would leave of such a state cannot be overlooked.
+    """
+    if len(x["log_decay"]) == 0:
         return None
-    x["log_decay"][len(x["log_decay"]) // 2] = -np.inf
-    return x
+    x["log_decay"][[0, len(x["log_decay"]) // 2]] = -np.inf
+    return x | {"S": 1e30 * x["S"]}
 
 
 def gated_memory(q, k, v, log_decay, S):
@@ -158,9 +161,10 @@ $D_{ij}$ is the product of the gates of the tokens $j+1, \dots, i$, which is wha
 left of token $j$'s write when token $i$ reads, and above the diagonal it is zero. Her
 tests, on gates near 1, pass. Mend it.
 
-The gates are given as logarithms, from 0 down. Some are very strong, the largest of all
+The gates are given as logarithms, from 0 down. Some are very strong, and the strongest
 is minus infinity, a gate of zero. For all of them the mask must hold numbers between 0
-and 1, and a weak gate must count in full, whatever stood before it. The diagonal is 1.
+and 1, and a weak gate must count in full, however strong a gate stands before it. The
+diagonal is 1.
 """,
     reference=decay_mask,
     returns=("D",),
@@ -232,7 +236,7 @@ and 1, and a weak gate must count in full, whatever stood before it. The diagona
     begins="masks after the exponential",
     hint="Two inputs break it: one overflows above the diagonal, the other is a gate "
     "of zero. Over which tokens does the sum run, if it runs over nothing else?",
-    minutes=15,
+    minutes=20,
     marks=3,
 )
 
@@ -447,9 +451,10 @@ $o_t = S_t^\top q_t$. Put two documents into one row, so that every token of eit
 answered as if its document had been read alone, from an empty state. Change no token of
 a document.
 
-Return the queries, values and gates of the row, the gates as logarithms. Use as few
-tokens as it takes for documents of any length, and no fewer where one is empty. Give a
-token that belongs to neither document a query of zeros.
+Return the queries, values and gates of the row, the gates as logarithms, in which minus
+infinity is a gate of zero. Add as few tokens as it takes where both documents have
+some, and just as many where one of them has none. Give a token that belongs to neither
+document a query of zeros.
 """,
     reference=pack,
     returns=("q", "v", "log_decay"),
@@ -490,6 +495,16 @@ token that belongs to neither document a query of zeros.
                 ("log_decay_1, gap - np.inf, log_decay_2", "log_decay_1, log_decay_2"),
             ),
             "What does the second document hear of the first?",
+        ),
+        Mistake(
+            "nothing beside an empty document",
+            slip(
+                pack,
+                ("gap = np.zeros((1,", "gap = np.zeros((min(1, len(q_1), len(q_2)),"),
+                ("np.zeros((1, v_1", "np.zeros((len(gap), v_1"),
+            ),
+            "Two documents that have tokens are packed rightly. How many tokens does "
+            "the statement want where one has none?",
         ),
         Mistake(
             "a gate of one between them",

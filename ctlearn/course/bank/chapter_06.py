@@ -210,13 +210,19 @@ def kernel_regression(q, k, v, h):
 
 
 def questions(rng: np.random.Generator, sizes: Sizes) -> Inputs:
-    """Pairs whose keys differ in length, and questions."""
+    """Pairs whose keys differ in length, and questions, perhaps far from all keys.
+
+    There the width is such that several keys count, though every weight is below what
+    a number can hold.
+    """
     n, T, d_k, d_v = (sizes[name] for name in ("n", "T", "d_k", "d_v"))
+    far = sizes.get("far", 0)
+    width = far / 40 if far else rng.uniform(0.5, 2)
     return {
-        "q": rng.standard_normal((n, d_k)),
+        "q": far + rng.standard_normal((n, d_k)),
         "k": rng.standard_normal((T, d_k)),
         "v": rng.standard_normal((T, d_v)),
-        "h": 1e-3 if "narrow" in sizes else rng.uniform(0.5, 2),
+        "h": 1e-3 if "narrow" in sizes else width,
     }
 
 
@@ -232,8 +238,9 @@ $$
 $$
 
 for $n$ questions and $T$ pairs, at least one. Keys and questions have any length. The
-width may be so small that every $\kappa$ is rounded to zero: the answer must be a
-number all the same, and is then the value of the nearest key.
+width may be so small, or a question so far from all keys, that every $\kappa$ is
+rounded to zero. The answer must be right all the same: it is what the formula gives
+without rounding.
 """,
     reference=kernel_regression,
     returns=("answers",),
@@ -241,6 +248,7 @@ number all the same, and is then the value of the nearest key.
     shapes=(
         {"n": 4, "T": 6, "d_k": 3, "d_v": 2},
         {"n": 3, "T": 3, "d_k": 2, "d_v": 2, "narrow": 1},
+        {"n": 2, "T": 4, "d_k": 2, "d_v": 1, "far": 1600},
         {"n": 2, "T": 1, "d_k": 2, "d_v": 3},
         {"n": 0, "T": 3, "d_k": 1, "d_v": 1},
     ),
@@ -255,6 +263,10 @@ number all the same, and is then the value of the nearest key.
             "a very wide kernel answers with the mean of all values",
             here=lambda x: x | {"h": 1e9},
             wanted=lambda x: np.tile(x["v"].mean(axis=0), (len(x["q"]), 1)),
+        ),
+        Unchanged(
+            "the unit in which lengths are measured does not matter",
+            lambda x: x | {name: 1e-4 * x[name] for name in ("q", "k", "h")},
         ),
         Unchanged(
             "the order of the pairs does not matter",
@@ -301,6 +313,21 @@ number all the same, and is then the value of the nearest key.
             ),
             "What is zero divided by zero? A factor that all weights of a question "
             "have in common may be chosen freely.",
+        ),
+        Mistake(
+            "the nearest, where all are rounded to zero",
+            slip(
+                kernel_regression,
+                (
+                    "np.exp(scores - scores.max(axis=1, keepdims=True))",
+                    "np.exp(scores)\n"
+                    "    lost = weights.sum(axis=1) == 0\n"
+                    "    nearest = np.eye(len(k))[squares.argmin(axis=1)]\n"
+                    "    weights[lost] = nearest[lost]",
+                ),
+            ),
+            "This is right for a narrow kernel. Of a question that is far from all "
+            "keys, seen through a wide one, is one key so much nearer than the next?",
         ),
     ),
     hint="The mean stays the same if all weights of a question are multiplied by one "

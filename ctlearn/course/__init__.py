@@ -72,7 +72,7 @@ def check(key: str, function: Callable) -> Verdict:
 def find(key: str) -> Exercise:
     """The exercise of that key; raises KeyError, with the keys that are near."""
     every = exercises()
-    if key not in every:
+    if not isinstance(key, str) or key not in every:
         near = [x for x in every if x[:2] == str(key)[:2]]
         near = near or difflib.get_close_matches(str(key), every)
         others = f"there are {', '.join(near)}" if near else "a key is like 07.slope"

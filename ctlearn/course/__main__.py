@@ -11,19 +11,24 @@ Marking that was broken off goes on if the same command is given again.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tqdm import tqdm
-
 from ctlearn.course import find, show
-from ctlearn.course.assignments import SETS, handed, roster, whole_chapter
+from ctlearn.course.assignments import SETS, draw, handed, roster, whole_chapter
 from ctlearn.course.bank import exercises
-from ctlearn.course.export import FORMATS, PROJECT, export, export_project
 from ctlearn.course.grade import MARKS, grade
 from ctlearn.course.judge import judge
 from ctlearn.course.sandbox import File
+
+try:
+    from tqdm import tqdm
+
+    from ctlearn.course.export import FORMATS, PROJECT, export, export_project
+except ImportError as missing:
+    sys.exit(f'the course needs {missing.name}: pip install "ctlearn[course]"')
 
 
 def main(words: list[str] | None = None) -> int:
@@ -31,8 +36,17 @@ def main(words: list[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(words)
     try:
-        return given.do(given)
-    except (ValueError, OSError, KeyError) as error:
+        status = given.do(given)
+        print(end="", flush=True)
+        return status
+    except KeyboardInterrupt:
+        print("broken off; marking goes on if it is asked for again", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # whoever reads has enough, and Python would complain of it at its end, too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, OSError, KeyError, RuntimeError) as error:
         parser.error(str(error.args[0] if isinstance(error, KeyError) else error))
 
 
@@ -77,11 +91,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(given: argparse.Namespace) -> int:
-    for key, exercise in exercises().items():
-        if given.chapter in (None, exercise.chapter):
-            worth = f"{exercise.marks} marks  {exercise.minutes:3} min"
-            print(f"{key:24} {worth}  {exercise.title}")
-    if given.chapter is None:
+    every = given.chapter is None
+    some: Iterable = exercises().values()
+    if not every:
+        some = draw(whole_chapter(given.chapter)).exercises
+    for exercise in some:
+        worth = f"{exercise.marks} marks  {exercise.minutes:3} min"
+        print(f"{exercise.key:24} {worth}  {exercise.title}")
+    if every:
         print()
         for name, each in SETS.items():
             print(f"{name:24} {each.title}. {each.about}")
@@ -95,7 +112,10 @@ def _show(given: argparse.Namespace) -> int:
 
 
 def _check(given: argparse.Namespace) -> int:
-    verdict = judge(find(given.key), File(given.file))
+    exercise = find(given.key)
+    if not given.file.is_file():
+        raise ValueError(f"file: expected a module or a notebook, got {given.file}")
+    verdict = judge(exercise, File(given.file))
     print(verdict)
     return 0 if verdict.passed else 1
 

@@ -8,10 +8,12 @@ are judged on inputs drawn from one seed, which is kept with the results.
 import contextlib
 import csv
 import hashlib
+import itertools
 import json
 import os
 import secrets
 import stat
+import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -31,6 +33,8 @@ MISTAKES = "mistakes.csv"
 SHOWN = 4
 # Bytes of a name from which on it is cut.
 LONG = 200
+# What a kernel's inputs are drawn from must be below.
+SEEDS = 2**63
 
 
 class HandedIn(NamedTuple):
@@ -178,12 +182,15 @@ def grade(
 
     What is in `out` already is kept, if it is of the same file and the same sheet. The
     seed is drawn at the first run. `show` may show how far they are. Raises ValueError
-    for another seed than the first run's, for an `out` among the submissions or one to
-    which another run is writing, and as `handed_in` does.
+    for less than one job, for a seed that is none or another than the first run's, for
+    an `out` that is no folder, lies among the submissions, is damaged, or to which
+    another run is writing, and as `handed_in` does.
     """
-    if out.resolve().is_relative_to(folder.resolve()):
-        raise ValueError(f"out: {out} lies among the submissions")
-    out.mkdir(parents=True, exist_ok=True)
+    if jobs < 1:
+        raise ValueError(f"jobs: expected 1 or more, got {jobs}")
+    if seed is not None and not 0 <= seed < SEEDS:
+        raise ValueError(f"seed: expected 0 or more, and less than 2^63, got {seed}")
+    make_room(folder, out)
     with alone(out):
         seed, before = begun(out, handed, seed)
         every = handed_in(folder, handed)
@@ -215,6 +222,16 @@ def grade(
     return Marked(results, tuple(failed), strangers)
 
 
+def make_room(folder: Path, out: Path) -> None:
+    """Make `out`; raises ValueError if it is a file, or lies among the submissions."""
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"out: {out} lies among the submissions")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ValueError(f"out: {out} is no folder") from error
+
+
 def _same(result: Result, each: HandedIn, handed: Handed) -> bool:
     """Whether a result is of this file and of what the student was asked."""
     keys = [exercise.key for exercise in handed.of(each.student) or ()]
@@ -234,10 +251,11 @@ def _marked(
     show: Callable[[Iterable, int], Iterable],
 ) -> Iterator[tuple[HandedIn, Result | Exception]]:
     """Results as they come. Threads are enough: the work is done by child processes."""
+    ended = threading.Event()
     with ThreadPoolExecutor(jobs) as workers:
         futures = {
             workers.submit(
-                mark, each, handed.of(each.student) or (), seed, limits
+                mark, each, handed.of(each.student) or (), seed, limits, ended
             ): each
             for each in waiting
         }
@@ -248,13 +266,21 @@ def _marked(
                 except Exception as error:  # of one submission; the others go on
                     yield futures[future], error
         finally:
+            ended.set()
             workers.shutdown(cancel_futures=True)
 
 
 def mark(
-    each: HandedIn, exercises: tuple[Exercise, ...], seed: int, limits: Limits
+    each: HandedIn,
+    exercises: tuple[Exercise, ...],
+    seed: int,
+    limits: Limits,
+    ended: threading.Event,
 ) -> Result:
-    """The verdicts on one submission; raises OSError if it cannot be read."""
+    """The verdicts on one submission; raises OSError if it cannot be read.
+
+    When the run has `ended`, and nobody waits for the result, no more is asked.
+    """
     if each.unread:
         raise OSError(", ".join(each.unread))
     # first of all: what is handed in from here on is another submission
@@ -263,14 +289,15 @@ def mark(
     if each.file is None:
         found = [Verdict(x.key, False, "missing", each.says) for x in exercises]
     else:
-        found = list(verdicts(exercises, File(each.file), seed, limits))
+        made = verdicts(exercises, File(each.file), seed, limits)
+        found = list(itertools.takewhile(lambda _: not ended.is_set(), made))
     return Result(each.student, name, digest, tuple(found))
 
 
 def begun(out: Path, handed: Handed, seed: int | None) -> tuple[int, dict[str, Result]]:
     """The seed and the results of runs before, the last of each student.
 
-    Raises ValueError if `out` is of another assignment or another seed.
+    Raises ValueError if `out` is damaged, or of another assignment or another seed.
     """
     file = out / FOUND
     held = lines_of(file) if file.exists() else []
@@ -279,16 +306,20 @@ def begun(out: Path, handed: Handed, seed: int | None) -> tuple[int, dict[str, R
         head = json.dumps({"name": handed.name, "seed": seed})
         file.write_text(head + "\n", encoding="utf-8")
         return seed, {}
-    first, *rest = held
-    if first["name"] != handed.name:
-        raise ValueError(f"out: {out} has the marks of {first['name']}")
-    if seed not in (None, first["seed"]):
-        raise ValueError(f"seed: {out} was begun with {first['seed']}, got {seed}")
-    before = {}
-    for student, name, digest, found in rest:
-        told = tuple(Verdict(*verdict) for verdict in found)
-        before[student] = Result(student, name, digest, told)
-    return first["seed"], before
+    try:
+        first, *rest = held
+        name, drawn = str(first["name"]), int(first["seed"])
+        before = {}
+        for student, file_name, digest, found in rest:
+            told = tuple(Verdict(*verdict) for verdict in found)
+            before[str(student)] = Result(student, file_name, digest, told)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"out: {file} is damaged: {error}") from error
+    if name != handed.name:
+        raise ValueError(f"out: {out} has the marks of {name}")
+    if seed not in (None, drawn):
+        raise ValueError(f"seed: {out} was begun with {drawn}, got {seed}")
+    return drawn, before
 
 
 def lines_of(file: Path) -> list[Any]:

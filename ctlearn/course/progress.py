@@ -18,6 +18,8 @@ from ctlearn.course.locked import locked
 
 PLACE = "CTLEARN_PROGRESS"
 FORMAT = 1
+# What may come of a file that holds something else.
+FAULTS = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class ProgressError(Exception):
@@ -49,9 +51,15 @@ class Progress(dict[str, Record]):
 
 
 def place() -> Path:
-    """Where the file is, or will be."""
+    """Where the file is, or will be; raises ProgressError without a home folder."""
     named = os.environ.get(PLACE)
-    return Path(named) if named else Path.home() / ".ctlearn" / "progress.json"
+    if named:
+        return Path(named)
+    try:
+        return Path.home() / ".ctlearn" / "progress.json"
+    except RuntimeError as error:
+        says = f"Your progress has no place: {error}. Name a file by {PLACE}."
+        raise ProgressError(says) from error
 
 
 def progress() -> Progress:
@@ -70,7 +78,7 @@ def progress() -> Progress:
         if held["format"] != FORMAT:
             raise ValueError(f"its format is {held['format']}, expected {FORMAT}")
         return Progress({key: _record(x) for key, x in held["exercises"].items()})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except FAULTS as error:
         raise ProgressError(_said("is damaged", error)) from error
 
 

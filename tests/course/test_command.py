@@ -1,5 +1,7 @@
 """The command reads, hands out and marks, and says in one line what it cannot do."""
 
+import os
+import runpy
 import subprocess
 import sys
 
@@ -18,9 +20,10 @@ def test_all_there_is_is_listed(capsys):
     told = capsys.readouterr().out
     assert all(key in told for key in [*exercises(), *SETS])
     assert main(["list", "--chapter", "7"]) == 0
-    told = capsys.readouterr().out
-    assert "07.slope" in told
-    assert "08." not in told
+    told = capsys.readouterr().out.splitlines()
+    assert [line[:3] for line in told] == ["07."] * sum(
+        k[:2] == "07" for k in exercises()
+    )
 
 
 def test_an_exercise_is_shown_and_checked(capsys, tmp_path):
@@ -51,6 +54,9 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path):
     assert (tmp_path / "marks" / "marks.csv").exists()
     (out / "mallory.py").write_text("")
     assert main(["grade", str(out), "--handed", handed, "--out", marks]) == 1
+    words = ["--seed", "1", "--jobs", "0"]
+    with pytest.raises(SystemExit):
+        main(["grade", str(out), "--handed", handed, "--out", marks, *words])
 
 
 @pytest.mark.parametrize(
@@ -58,6 +64,12 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path):
     [
         ("show 07.none", "no exercise '07.none'; there are 07."),
         ("check 07.none x.py", "no exercise '07.none'"),
+        (
+            "check 07.slope none.py",
+            "file: expected a module or a notebook, got none.py",
+        ),
+        ("check 07.slope x", "file: expected a module or a notebook, got "),
+        ("list --chapter 99", "chapter: expected one with exercises, got 99"),
         ("export --chapter 99 --out x", "chapter: expected one with exercises, got 99"),
         ("export --set set-9 --out x", "invalid choice: 'set-9'"),
         ("export --out x", "--chapter --set is required"),
@@ -72,7 +84,34 @@ def test_what_cannot_be_done_is_said_in_a_line(words, told, capsys, tmp_path):
     assert told in capsys.readouterr().err
 
 
-def test_it_runs_as_a_module():
+def test_what_stops_elsewhere_is_said_in_a_line(monkeypatch, capsys, tmp_path):
+    def stop(*_, **__):
+        raise errors.pop(0)
+
+    errors = [RuntimeError("no sandbox"), KeyboardInterrupt()]
+    file = tmp_path / "mine.py"
+    file.touch()
+    monkeypatch.setattr("ctlearn.course.__main__.judge", stop)
+    with pytest.raises(SystemExit):
+        main(["check", "07.slope", str(file)])
+    assert "error: no sandbox" in capsys.readouterr().err
+    assert main(["check", "07.slope", str(file)]) == 130
+    assert capsys.readouterr().err.startswith("broken off")
+
+
+def test_what_must_be_installed_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.delitem(sys.modules, "ctlearn.course.__main__")
+    with pytest.raises(SystemExit, match=r"tqdm: pip install .ctlearn\[course\]"):
+        runpy.run_module("ctlearn.course.__main__")
+
+
+def test_it_runs_as_a_module_and_a_reader_may_go_away():
     command = [sys.executable, "-m", "ctlearn.course", "list", "--chapter", "1"]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "01.merge" in run.stdout
+    read, write = os.pipe()
+    os.close(read)
+    run = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (run.returncode, run.stderr) == (1, b"")

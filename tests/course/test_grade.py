@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -17,6 +18,7 @@ from ctlearn.course.assignments import Handed, handed, whole_chapter  # noqa: E4
 from ctlearn.course.bank import exercises  # noqa: E402
 from ctlearn.course.export import export  # noqa: E402
 from ctlearn.course.grade import FOUND, MARKS, REPORTS, grade  # noqa: E402
+from ctlearn.course.judge import Verdict  # noqa: E402
 from ctlearn.course.sandbox import Limits  # noqa: E402
 
 KEYS = ("07.slope", "07.strength")
@@ -151,6 +153,59 @@ def test_marks_of_another_kind_are_left_alone(tmp_path):
         grade(folder, HANDED, out)
     with pytest.raises(ValueError, match="is none"):
         grade(folder / "nowhere", HANDED, tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("found", "given", "told"),
+    [
+        ("", {"jobs": 0}, "jobs: expected 1 or more, got 0"),
+        ("", {"seed": -1}, r"seed: expected 0 or more, .* got -1"),
+        ("", {"seed": 2**63}, r"seed: expected 0 or more, and less than 2\^63"),
+        ("3\n", {}, "is damaged"),
+        ('{"name": "chapter-07"}\n', {}, "is damaged"),
+        ('{"name": "chapter-07", "seed": 1}\n["ann", "ann.py"]\n', {}, "is damaged"),
+        ('{"name": "chapter-07", "seed": 1}\n7\n', {}, "is damaged"),
+    ],
+)
+def test_what_cannot_be_marked_with_is_told(found, given, told, tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    (folder / "ann.py").touch()
+    if found:
+        out.mkdir()
+        (out / FOUND).write_text(found)
+    with pytest.raises(ValueError, match=told):
+        grade(folder, HANDED, out, **given)
+    assert out.exists() == bool(found)
+    for taken in (folder / "ann.py", folder / "ann.py" / "out"):
+        with pytest.raises(ValueError, match=r"out: .* is no folder"):
+            grading.make_room(tmp_path / "other", taken)
+
+
+def test_a_run_that_is_broken_off_asks_for_no_more(tmp_path, monkeypatch):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for who in ("ann", "bob"):
+        (folder / f"{who}.py").write_text(RIGHT)
+    begun, ended = [], threading.Event()
+
+    def slow(asked, *_):
+        for exercise in asked:
+            begun.append(exercise.key)
+            ended.wait(10)
+            yield Verdict(exercise.key, True, "passed", "")
+
+    def broken_off(done, n):
+        while not begun:
+            time.sleep(0.01)
+        threading.Timer(0.1, ended.set).start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grading, "verdicts", slow)
+    with pytest.raises(KeyboardInterrupt):
+        grade(folder, HANDED, out, jobs=1, show=broken_off)
+    assert begun == [KEYS[0]]
+    assert len(lines(out)) == 1
 
 
 def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,6 +58,7 @@ def test_what_a_newer_version_knows_is_kept(file):
         b"\xff\xfe",
         b'{"format": 2, "exercises": {}}',
         b'{"format": 1}',
+        b'{"format": 1, "exercises": ' + b"[" * 10**5,
         b'{"format": 1, "exercises": {"07.strength": 3}}',
         b'{"format": 1, "exercises": {"07.strength": {"tries": "x", "solved": null}}}',
         b'{"format": 1, "exercises": {"07.strength": {"tries": 1, "solved": 5}}}',
@@ -103,6 +105,17 @@ def test_it_is_in_the_home_folder_unless_named(monkeypatch):
     monkeypatch.setenv("HOME", os.sep + "somewhere")
     monkeypatch.setenv("USERPROFILE", os.sep + "somewhere")
     assert place().parts[-3:] == ("somewhere", ".ctlearn", "progress.json")
+
+
+def test_without_a_home_it_is_said_what_to_name(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("CTLEARN_PROGRESS")
+    monkeypatch.setattr(Path, "home", homeless)
+    for act in (progress, lambda: record(KEY, True)):
+        with pytest.raises(ProgressError, match="Name a file by CTLEARN_PROGRESS"):
+            act()
 
 
 def write(k, v, beta, S):

@@ -113,8 +113,8 @@ needed: `K.reshape(T // C, C, d)` is a stack of chunks.
             "Which tokens are in your first chunk? The first C, or every N-th?",
         ),
     ),
-    hint="A running sum adds up what the chunks write. Each chunk must start from the "
-    "sum before it, which is the running sum less its own.",
+    hint="A running sum adds up what the chunks write. Does it hold, at a chunk, what "
+    "was written before that chunk, or what the chunk writes as well?",
     minutes=20,
     marks=3,
 )

@@ -392,9 +392,9 @@ PASSES = Exercise(
     label="ex-passes",
     title="How many passes?",
     statement=r"""
-Let the delta rule read the same $N$ pairs several times, in their order, as Kaczmarz
-does. All writes have $\beta = 1$, keys have length one, and the state is zero before
-the first pass.
+Let the delta rule read the same $N$ pairs several times, each time in their order, as
+Kaczmarz's method reads the equations of a linear system. All writes have $\beta = 1$,
+keys have length one, and the state is zero before the first pass.
 
 Return the error that is left in the end. Ask the last state for all $N$ keys, add up
 the squares of what is missing over all pairs and all channels, and divide by the same
@@ -464,8 +464,7 @@ sum for a memory that answers zero. So no pass at all gives 1.
         ),
     ),
     hint="The state goes on from pass to pass, and is asked only when the last pass "
-    "is over. For more pairs than channels, think of three lines in the plane that do "
-    "not meet in one point.",
+    "is over. What has it to answer if there is no pass at all?",
     minutes=20,
     marks=3,
 )

@@ -166,7 +166,7 @@ tokens up to $t$ alone. Keys have any length; no tokens make no rows.
             "nothing left to remove. What does your second row say?",
         ),
         Mistake(
-            "the other token's strength",
+            "no strength in the overlaps",
             slip(
                 product_rows,
                 (
@@ -175,6 +175,18 @@ tokens up to $t$ alone. Keys have any length; no tokens make no rows.
                 ),
             ),
             "Let one token have strength 0. What is its transition, and what its row?",
+        ),
+        Mistake(
+            "the strength in the columns",
+            slip(
+                product_rows,
+                (
+                    "beta[t] * (k[t] - k[t] @ k.T @ W)",
+                    "beta[t] * k[t] - beta * (k[t] @ k.T) @ W",
+                ),
+            ),
+            "Whose strength decides how much of an earlier row token t takes off: its "
+            "own, or that of the token whose row it is?",
         ),
         Mistake(
             "the keys in the place of the rows",
@@ -360,6 +372,15 @@ chunk, an instructor sees.)
             slip(in_chunks, ("np.eye(len(L)) + L,", "np.eye(len(L)),")),
             "Your chunks of one token are right. What does the second of two equal "
             "tokens find, if both are in one chunk?",
+        ),
+        Mistake(
+            "the strength in the columns",
+            slip(
+                in_chunks,
+                ("beta[c, None] * k[c] @ k[c].T", "beta[c] * (k[c] @ k[c].T)"),
+            ),
+            "Along which axis does NumPy stretch the strengths? A token of strength 0 "
+            "must not write anything, whatever its neighbours do.",
         ),
         Mistake(
             "sign of the system",

@@ -20,17 +20,6 @@ def no_decay(x: Inputs) -> Inputs:
     return x | {"log_decay": np.zeros_like(x["log_decay"])}
 
 
-def cleared(x: Inputs) -> Inputs | None:
-    """Gates of zero at the first token and in the middle, and a very large state.
-
-    What a very small gate would leave of such a state cannot be overlooked.
-    """
-    if len(x["log_decay"]) == 0:
-        return None
-    x["log_decay"][[0, len(x["log_decay"]) // 2]] = -np.inf
-    return x | {"S": 1e30 * x["S"]}
-
-
 def gated_memory(q, k, v, log_decay, S):
     """A memory that is dimmed by one number before each token writes.
 
@@ -65,7 +54,7 @@ answers, $T \times d_v$, and the last state. No tokens leave the state as it cam
         Untouched(),
         Causal(BY_TOKEN),
         PassesState(BY_TOKEN),
-        Limit("a gate of zero begins anew", here=cleared),
+        Limit("a gate of zero begins anew", here=draws.cleared),
         Limit("with gates of one it is linear attention", here=no_decay),
     ),
     mistakes=(
@@ -363,7 +352,7 @@ in. It must be right where $d_k = d_v$, too.
         Untouched(),
         Causal(BY_TOKEN),
         PassesState(BY_TOKEN),
-        Limit("a gate of zero begins anew", here=cleared),
+        Limit("a gate of zero begins anew", here=draws.cleared),
     ),
     mistakes=(
         Mistake(

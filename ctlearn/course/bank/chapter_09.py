@@ -64,7 +64,8 @@ Return $o$ and the new state, and leave the state you were given as it was.
         ),
         Limit(
             "a gate of zero clears the state before the write",
-            here=lambda x: x | {"log_decay": -np.inf},
+            # what a very small gate would leave of such a state cannot be overlooked
+            here=lambda x: x | {"log_decay": -np.inf, "S": 1e300 * x["S"]},
         ),
         Limit(
             "at strength 1 and a key of length 1 it answers v, whatever the gate is",
@@ -141,15 +142,6 @@ def gated_rule(q, k, v, log_decay, beta, S):
     return o, S
 
 
-def documents(x: Inputs) -> Inputs | None:
-    """A document begins in the middle of the row."""
-    log_decay = x["log_decay"]
-    if len(log_decay) < 2:
-        return None
-    log_decay[len(log_decay) // 2] = -np.inf
-    return x
-
-
 SEQUENCE = Exercise(
     key="09.gated-rule",
     title="The gated delta rule over a sequence",
@@ -172,7 +164,7 @@ the last state.
         Untouched(),
         Causal(BY_TOKEN),
         PassesState(BY_TOKEN),
-        Limit("a document is read as if it were alone", here=documents),
+        Limit("a document is read as if it were alone", here=draws.cleared),
     ),
     mistakes=(
         Mistake(
@@ -212,8 +204,8 @@ the last state.
         Mistake(
             "one gate for all",
             slip(gated_rule, ("np.exp(log_decay[t])", "np.exp(log_decay.mean())")),
-            "A document begins at one token. What must the gates of the others do "
-            "then?",
+            "If a new document begins at one token, what should those before it still "
+            "find of what was read?",
         ),
         Mistake(
             "nothing is erased",
@@ -561,6 +553,12 @@ strong that a ratio of two products of decays would overflow.
             ),
             "How much of an earlier write does a token find at its key, and have to "
             "take off?",
+        ),
+        Mistake(
+            "the strength in the columns",
+            slip(gated_chunk, ("rate * (k @ k.T) * D", "beta * (k @ k.T) * D")),
+            "Along which axis does NumPy stretch the strengths? A token of strength 0 "
+            "must not write anything, whatever its neighbours do.",
         ),
         Mistake(
             "the state of the chunk before does not fade",

@@ -73,6 +73,17 @@ def log_decays(rng: Rng, *shape: int) -> np.ndarray:
     return -rng.uniform(0.05, 1.4, shape)
 
 
+def cleared(x: Inputs) -> Inputs | None:
+    """Gates of zero at the first token and in the middle, and a very large state.
+
+    What a very small gate would leave of such a state cannot be overlooked.
+    """
+    if len(x["log_decay"]) == 0:
+        return None
+    x["log_decay"][[0, len(x["log_decay"]) // 2]] = -np.inf
+    return x | {"S": 1e300 * x["S"]}
+
+
 def picked(inputs: Inputs, *names: str) -> Inputs:
     """Those of the inputs with these names, in this order."""
     return {name: inputs[name] for name in names}

@@ -12,6 +12,7 @@ Drawing needs matplotlib (`pip install "ctlearn[plots]"`); the palette does not.
 import hashlib
 import html
 import io
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -268,7 +269,7 @@ def _svg(fig: Any) -> str:
         "font-family:var(--pst-font-family-base,inherit);"
         "fill:currentColor;stroke-linejoin:round;stroke-linecap:butt"
     )
-    body = _own_ids(_recolour(_compact(svg[svg.index("<svg ") :])))
+    body = _own_ids(_recolour(_powers(_compact(svg[svg.index("<svg ") :]))))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" style="{style}">'
         f"{body}"
@@ -285,6 +286,30 @@ def _compact(svg: str) -> str:
     svg = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}", svg)
     svg = re.sub(r"\s+", " ", svg)
     return svg.replace("> <", "><").replace(' "', '"').strip()
+
+
+def _powers(svg: str) -> str:
+    """Powers of ten as running text: matplotlib places each digit for its own font."""
+    glyph = (
+        r'<tspan x="([^"]+)" y="([^"]+)" style="(font-size: [^"]+)">([\d.−×])</tspan>'
+    )
+
+    def power(text: re.Match[str]) -> str:
+        glyphs = re.findall(glyph, text[0])
+        start, end = float(glyphs[0][0]), float(glyphs[-1][0])
+        runs, height = "", 0.0
+        for (y, style), run in itertools.groupby(glyphs, key=lambda glyph: glyph[1:3]):
+            digits = "".join(digit for *_, digit in run)
+            # a y of its own would begin another text, to be centred by itself
+            runs += f'<tspan dy="{float(y) - height:.2f}" style="{style}">'
+            runs += f"{digits}</tspan>"
+            height = float(y)
+        # the last digit of an exponent is some four points wide
+        return (
+            f'<text x="{(start + end) / 2 + 2:.2f}" text-anchor="middle">{runs}</text>'
+        )
+
+    return re.sub(f"<text>(?:{glyph})+</text>", power, svg)
 
 
 def _own_ids(svg: str) -> str:

@@ -91,6 +91,19 @@ def test_no_rule_reaches_the_page_and_no_font_is_named():
     assert "DejaVu" not in svg
 
 
+def test_a_power_of_ten_is_set_by_the_page_and_not_digit_by_digit():
+    fig, ax = plots.figure()
+    ax.set(yscale="log", ylim=(1e-6, 1e-3), ylabel="error $d_k$")
+    svg = plots.show(fig, alt="An axis.").svg
+    powers = re.findall(r'<text x="[^"]+" text-anchor="middle">(.*?)</text>', svg)
+    read = [re.sub("<.*?>", "|", power) for power in powers]
+    assert {"|10||−6|", "|10||−4|"} <= set(read)
+    # the second run stands above the first, and only the group has a place
+    assert all(re.fullmatch(r'.*dy="-\d.*', power) for power in powers)
+    assert not any(" x=" in power for power in powers)
+    assert "error" in re.sub("<.*?>", "", svg)
+
+
 def test_a_figure_scales_to_its_column_and_is_small():
     svg = plots.show(drawn(), alt="Some lines.").svg
     assert "width:100%;max-width:538px" in svg

@@ -22,7 +22,9 @@ def asked_in() -> dict[str, str]:
     found: dict[str, str] = {}
     for i, problems in enumerate(SETS.values(), 1):
         found |= dict.fromkeys(problems.keys, f"{i}")
-        found |= {key: f"{i}, drawn" for pool in problems.pools for key in pool.keys}
+        # on one line, also in a narrow column
+        drawn = f"{i},\N{NO-BREAK SPACE}drawn"
+        found |= {key: drawn for pool in problems.pools for key in pool.keys}
     return found
 
 

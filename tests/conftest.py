@@ -106,6 +106,36 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def violations() -> Callable[..., list[str]]:
+    """What axe finds in a part of a page, a line for each place.
+
+    It is asked for WCAG to level AA; with `of_colour` only for what depends on colours.
+    """
+    file = ROOT / "book" / "node_modules" / "axe-core" / "axe.min.js"
+    if not file.exists():
+        pytest.skip("no axe-core: npm ci in book/")
+    source = file.read_text(encoding="utf-8")
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+    colours = ["color-contrast", "link-in-text-block"]
+
+    def find(page: Any, part: str = "html", *, of_colour: bool = False) -> list[str]:
+        rules = {"type": "rule", "values": colours}
+        asked = rules if of_colour else {"type": "tag", "values": tags}
+        # told of one place that is in order, and not of thousands
+        options = {"runOnly": asked, "resultTypes": ["violations"]}
+        page.evaluate("source => window.axe || (0, eval)(source)", source)
+        run = "([part, options]) => axe.run(part, options)"
+        found = page.evaluate(run, [part, options])["violations"]
+        return [
+            f"{rule['id']}: {place['target']} {place['html'][:120]}"
+            for rule in found
+            for place in rule["nodes"]
+        ]
+
+    return find
+
+
 def _table(rows: list[dict[str, str]]) -> list[str]:
     """Rows under their columns' names, in order."""
     texts = [list(rows[0]), *sorted(list(row.values()) for row in rows)]

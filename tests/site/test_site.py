@@ -11,33 +11,6 @@ from ctlearn.mixers import mechanisms
 pytestmark = pytest.mark.browser
 
 WIDTHS = (360, 1280)
-AXE = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
-# its rules to which the colour scheme matters
-OF_COLOUR = ("color-contrast", "link-in-text-block")
-
-
-@pytest.fixture(scope="session")
-def axe(root):
-    """The source of the accessibility checker."""
-    file = root / "book" / "node_modules" / "axe-core" / "axe.min.js"
-    return file.read_text(encoding="utf-8")
-
-
-def violations(page, axe, rules=()):
-    """What axe finds on a page, a line for each place, by some rules or all of them."""
-    page.evaluate("source => window.axe || (0, eval)(source)", axe)
-    asked = (
-        {"type": "rule", "values": rules} if rules else {"type": "tag", "values": AXE}
-    )
-    # told of one place that is in order, and not of thousands
-    options = {"runOnly": asked, "resultTypes": ["violations"]}
-    found = page.evaluate("options => axe.run(document, options)", options)
-    return [
-        f"{rule['id']}: {place['target']} {place['html'][:120]}"
-        for rule in found["violations"]
-        for place in rule["nodes"]
-    ]
-
 
 # A row of a table, a formula, code, an entry of the summary or a letter of the index
 # goes if what stood before it has all the kinds of element that it has: axe would say
@@ -82,7 +55,7 @@ FORMULAS = """() => {
 
 
 @pytest.fixture(scope="class")
-def survey(request, visit, pages, axe):
+def survey(request, visit, pages, violations):
     """What is wrong with half of the pages, by kind and width; axe in both schemes.
 
     A page is loaded once, as on a phone, and then given the screen's width.
@@ -115,8 +88,8 @@ def survey(request, visit, pages, axe):
                 "scheme => document.documentElement.dataset.theme === scheme",
                 arg=scheme,
             )
-            rules = OF_COLOUR if scheme == "dark" else ()
-            found[path, width]["axe"] += violations(page, axe, rules)
+            again = scheme == "dark"
+            found[path, width]["axe"] += violations(page, of_colour=again)
     yield found
     browser.close()
 
@@ -186,14 +159,14 @@ def test_letters_wear_their_colour_in_both_schemes(visit):
     assert shades[0] != shades[1]
 
 
-def test_axe_sees_what_is_wrong(visit, axe):
+def test_axe_sees_what_is_wrong(visit, violations):
     browser = visit()
     browser.open("book/index.html")
     browser.page.evaluate(
         "document.querySelector('article').insertAdjacentHTML("
         "'beforeend', '<p style=\"color: #bbb\">pale</p><button></button>')"
     )
-    found = " ".join(violations(browser.page, axe))
+    found = " ".join(violations(browser.page))
     assert "color-contrast" in found
     assert "button-name" in found
 
@@ -207,7 +180,7 @@ def test_axe_sees_what_is_wrong(visit, axe):
         ('<td><p><img src="data:," width="9"></p></td>', "image-alt"),
     ],
 )
-def test_of_rows_that_are_alike_the_odd_one_stays(visit, axe, odd, rule):
+def test_of_rows_that_are_alike_the_odd_one_stays(visit, violations, odd, rule):
     plain = (
         '<td><p>text <button>name</button> <img src="data:," width="9" alt="a">'
         "</p></td>"
@@ -223,7 +196,7 @@ def test_of_rows_that_are_alike_the_odd_one_stays(visit, axe, odd, rule):
     )
     browser.page.evaluate(REPEATED)
     assert browser.page.locator("#odd tr").count() == 2
-    assert rule in " ".join(violations(browser.page, axe))
+    assert rule in " ".join(violations(browser.page))
 
 
 def test_what_leaves_the_site_is_seen_and_goes_nowhere(visit):
@@ -305,7 +278,7 @@ def test_every_erratum_has_its_section(site):
         assert f'href="ledger.html#ledger-{entry["name"]}"' in html
 
 
-def test_the_code_of_a_check_can_be_read(site, visit, axe):
+def test_the_code_of_a_check_can_be_read(site, visit, violations):
     ledger = (site / "book" / "ledger.html").read_text(encoding="utf-8")
     address = re.search(r'href="\.\./(checks/[^"]+)"', ledger)[1]
     browser = visit()
@@ -314,7 +287,7 @@ def test_the_code_of_a_check_can_be_read(site, visit, axe):
     line.wait_for(state="visible")
     assert line.inner_text().strip()
     browser.page.evaluate(REPEATED)
-    assert violations(browser.page, axe) == []
+    assert violations(browser.page) == []
     assert browser.faults == []
 
 

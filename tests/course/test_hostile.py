@@ -456,7 +456,7 @@ STORMY = {
     "a path that says that it is text": (
         "forbidden",
         "reads",
-        "class P:\n    __class__ = str\n    def __fspath__(self): return '/etc/a'\n"
+        "class P:\n    __class__ = str\n    def __fspath__(self): return '/a\x1b[2J'\n"
         + function("double", "open(P())"),
     ),
     "confuses the fence": (
@@ -528,6 +528,7 @@ def hold(text, kind, word, uses=()):
     assert verdict.kind in kind.split(" or "), verdict
     assert not verdict.passed
     assert word in verdict.says, verdict
+    assert verdict.says.isprintable()
     # most of it is the start of a process on a busy machine
     assert time.monotonic() - start < 30
 
@@ -552,6 +553,11 @@ def test_what_replaces_others_names_is_told(name):
 def test_ctlearn_cannot_be_replaced_where_it_may_be_used():
     text = at_import("from ctlearn import memory\nmemory.step = None")
     hold(text, "forbidden", "ctlearn.memory.step", uses=("ctlearn.memory",))
+
+
+def test_the_clone_cannot_be_read_where_ctlearn_may_be_used(root):
+    text = function("double", f"open({str(root / 'README.md')!r})")
+    hold(text, "forbidden", "reads", uses=("ctlearn.memory",))
 
 
 def test_nothing_waits_for_what_comes_after_the_answer():

@@ -79,7 +79,14 @@ def test_rounding_passes_and_anything_larger_does_not():
     assert not same(np.array([1.0, np.inf, 0.0]), right)
     assert same(np.zeros((0, 2)), np.ones((0, 2)))
     assert not same(np.zeros((0, 2)), np.zeros((0, 3)))
+    assert same(np.array([1e-14]), np.zeros(1))
+    assert not same(np.array([1e-9]), np.zeros(1))
     assert same(np.array([np.nan]), np.array([np.nan]))
+    assert not same(np.array([np.nan]), np.array([1.0]))
+    assert same(None, None)
+    assert not same(None, np.zeros(1))
+    assert not same(0.0, None)
+    assert differs(np.ones(2, "i4"), np.ones(2), ("x",)) is None
     assert differs(np.nan, np.nan, ("x",)) == "x is not a number"
 
 
@@ -87,6 +94,12 @@ def test_an_input_that_is_written_to_is_named():
     in_place = changed(("S = S + beta[t]", "S += beta[t]"))
     (broken,) = found(in_place, Untouched()).broken
     assert "its argument S" in broken.says
+    lost = examine(
+        replace(RULE, properties=(Untouched(),)),
+        lambda inputs: Answer(RULE.reference(**inputs), {}),
+        seed=0,
+    )
+    assert "its argument" in lost.broken[0].says
 
 
 def test_a_leak_of_the_future_is_seen_and_the_past_may_be_read():
@@ -100,6 +113,20 @@ def test_a_state_that_is_not_handed_on_is_seen():
     forgetful = changed(("    o = ", "    S = 0 * S\n    o = "))
     (broken,) = found(forgetful, PassesState(BY_TOKEN)).broken
     assert "tokens are read as" in broken.says
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        # wherever it is cut, a state that is handed to no token may be right
+        (("    o = ", "    S = S * (len(v) == 0)\n    o = "), "S differs when 7"),
+        (("return o, S", "return o, S + (len(v) == 7)"), "S differs when 7"),
+        (("return o, S", "return o + (len(v) == 7), S"), "o differs when 7"),
+    ],
+)
+def test_states_and_answers_must_both_agree(change, said):
+    (broken,) = found(changed(change), PassesState(BY_TOKEN)).broken
+    assert broken.says.startswith(said)
 
 
 def test_a_state_of_another_shape_is_left_to_the_values():
@@ -122,6 +149,9 @@ def test_a_limit_and_an_invariance_say_what_should_hold():
     wrong = changed(("beta[t] *", "(1 + beta[t]) *"))
     (broken,) = found(wrong, still).broken
     assert broken.says.startswith("It should hold that nothing is written at strength")
+    later = replace(still, here=lambda x: still.here(x) if len(x["v"]) < 7 else None)
+    assert found(wrong, later).broken
+    assert found(RULE.reference, replace(still, wanted=lambda x: (x["v"], 7))).broken
 
 
 def test_an_exception_of_the_functions_own_ends_the_trials():
@@ -133,11 +163,18 @@ def test_an_exception_of_the_functions_own_ends_the_trials():
     assert finding.mistake is None
 
 
-def test_what_else_stops_a_function_is_passed_on():
-    def asked(inputs):
-        raise Stopped("time", "too long")
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize("kind", ["time", "memory", "crash", "forbidden", "missing"])
+def test_what_else_stops_a_function_is_passed_on(kind, calls):
+    """While it is tried, and while its mistake is looked for."""
+    left = [np.zeros(0)] * (calls - 1)
 
-    with pytest.raises(Stopped, match="too long"):
+    def asked(inputs):
+        if left:
+            return Answer(left.pop(), inputs)
+        raise Stopped(kind, "too much")
+
+    with pytest.raises(Stopped, match="too much"):
         examine(RULE, asked, seed=0)
 
 
@@ -153,8 +190,20 @@ def test_a_mistake_is_known_only_by_all_of_its_answers():
         value, S = mistake.function(**inputs)
         return value, S + 1
 
+    def stops(**inputs):
+        return mistake.function(**inputs) if len(inputs["v"]) > 1 else inputs["none"]
+
+    def more(**inputs):
+        return *mistake.function(**inputs), inputs["S"]
+
+    def writes(**inputs):
+        value = mistake.function(**inputs)
+        inputs["S"] += 1
+        return value
+
     assert examine(RULE, at_once(at_times), seed=3).mistake is not mistake
-    assert examine(RULE, at_once(both), seed=3).mistake is None
+    for other in (both, stops, more, writes):
+        assert examine(RULE, at_once(other), seed=3).mistake is None
 
 
 def test_other_inputs_are_drawn_with_another_seed():

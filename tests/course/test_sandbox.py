@@ -6,6 +6,7 @@ import sys
 import tempfile
 import threading
 
+import cloudpickle
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -188,7 +189,7 @@ def read():
     return len(sys.stdin.read()), len(sys.argv)
 def seen():
     on_the_path = any("course" in path for path in sys.path)
-    return int(on_the_path), int("runner.fence" in sys.modules)
+    return int(on_the_path), int("runner.fence" in sys.modules), sys.flags.isolated
 def writes(x):
     with open("a", "w") as file: file.write("b")
     return len(os.listdir())
@@ -217,7 +218,7 @@ def test_the_child_has_an_empty_folder_and_a_bare_environment(monkeypatch, tmp_p
         # Python adds one for the locale
         assert variables <= 6 + 1 + len(sandbox.KEPT)
         assert box.call("read", {}).value == (0, 1)
-        assert box.call("seen", {}).value == (0, 0)
+        assert box.call("seen", {}).value == (0, 0, 1)
         assert box.call("writes", {"x": None}).value == 1
         x = np.arange(3.0)
         answer = box.call("pair", {"x": x, "y": True})
@@ -228,6 +229,9 @@ def test_the_child_has_an_empty_folder_and_a_bare_environment(monkeypatch, tmp_p
         assert box.call("hidden", {}).value == 1
     assert box.child.process.returncode is not None
     assert list(tmp_path.iterdir()) == []
+    # its number may be another's by now
+    monkeypatch.setattr(os, "killpg", None)
+    box.child.close()
 
 
 def test_seconds_are_for_all_calls_until_they_are_renewed():
@@ -239,6 +243,7 @@ def test_seconds_are_for_all_calls_until_they_are_renewed():
         left = box.left
         kind, says = told(box, "nap") if left < 0.4 else told_late(box)
         assert (kind, says) == ("time", "It does not end within 1 s.")
+        assert box.child.process.returncode is not None
 
 
 def told_late(box):
@@ -302,6 +307,7 @@ def test_a_notebook_is_its_cells_and_what_stops_costs_only_itself(tmp_path):
         "def mine(a: Nobody): return math.floor(a) + y\ndef lacks(): return x\nmine?",
         "check('a', mine)\nfor _ in range(2):\n    %time mine(1)\n",
         "%%bash\nls",
+        "half a letter = '\ud800'",
     )
     # a message names its parts in a megabyte; the parts may be larger
     submission = notebook(tmp_path, *cells, "text = '" + "a" * 2**21 + "'")
@@ -327,12 +333,18 @@ def unreadable(folder):
         "list.ipynb": b"[]",
         "text.ipynb": b"def mine(): pass",
         "other.ipynb": b'{"cells": [{"cell_type": "code", "source": 3}]}',
+        "CAPITALS.IPYNB": b"def mine(): pass",
+        "cells.ipynb": json.dumps(
+            {"cells": [{"cell_type": "code", "source": ""}] * (sandbox.MANY + 1)}
+        ).encode(),
     }
     for name, data in contents.items():
         (folder / name).write_bytes(data)
+    with (folder / "large.py").open("wb") as file:
+        file.truncate(sandbox.LARGEST + 1)
     (folder / "folder.py").mkdir()
     os.mkfifo(folder / "waits.py")
-    return [*contents, "folder.py", "waits.py", "absent.py"]
+    return [*contents, "large.py", "folder.py", "waits.py", "absent.py"]
 
 
 def test_a_file_that_cannot_be_read_is_missing_what_is_asked(tmp_path):
@@ -350,6 +362,9 @@ def test_a_file_that_cannot_be_read_is_missing_what_is_asked(tmp_path):
         "list.ipynb",
         "text.ipynb",
         "other.ipynb",
+        "CAPITALS.IPYNB",
+        "cells.ipynb",
+        "large.py",
         "folder.py",
         "waits.py",
         "absent.py",
@@ -362,6 +377,13 @@ def test_a_file_that_cannot_be_read_is_missing_what_is_asked(tmp_path):
         kind, says = submission.missing("mine")
         silent = name in ("empty.py", "latin.py")
         assert (kind, says.endswith("mine.")) == ("missing", silent)
+
+
+def test_why_there_is_no_answer_is_told_in_words_that_there_are():
+    said = [("error", "a\x1b[2J"), ("passed", "a"), ("error", 3), "error", None]
+    found = [sandbox._told(x) for x in said]
+    assert [x.kind for x in found] == ["error"] + ["forbidden"] * 4
+    assert found[0].says == "a [2J"
 
 
 GIVEN = 2.0
@@ -380,6 +402,8 @@ def test_a_function_goes_by_value_with_what_it_names():
     with Sandbox(Function(mine), limits=LIMITS) as box:
         answer = box.call("whatever its name is", {"x": np.arange(2.0)})
     assert alike(answer.value, np.array([1.0, 3.0]))
+    # a session's own pickles stay as they were
+    assert not cloudpickle.list_registry_pickle_by_value()
 
 
 def test_a_function_that_cannot_go_is_told():

@@ -172,6 +172,34 @@ def test_what_was_executed_is_kept_until_the_code_changes(tool, tmp_path):
     assert build.digest(tmp_path, build.CODE) != before
 
 
+def test_coursework_is_no_reason_to_execute_anything(tool, tmp_path):
+    build = tool("build")
+    (tmp_path / build.UNASKED).mkdir(parents=True)
+    (tmp_path / "ctlearn" / "coursework.py").write_text("one = 1\n")
+    before = build.digest(tmp_path, build.CODE, build.UNASKED)
+    (tmp_path / build.UNASKED / "bank.py").write_text("one = 1\n")
+    assert build.digest(tmp_path, build.CODE, build.UNASKED) == before
+    assert build.digest(tmp_path, build.CODE) != before
+    (tmp_path / "ctlearn" / "coursework.py").write_text("one = 2\n")
+    assert build.digest(tmp_path, build.CODE, build.UNASKED) != before
+
+
+def test_what_is_executed_asks_no_coursework(root):
+    apart = root / "ctlearn" / "course"
+    modules = [*(root / "ctlearn").rglob("*.py"), *(root / "kernels").rglob("*.py")]
+    executed = {
+        str(file): file.read_text(encoding="utf-8")
+        for file in modules
+        if not file.is_relative_to(apart)
+    }
+    for file in (root / "notebooks").glob("*.ipynb"):
+        cells = nbformat.read(file, as_version=4).cells
+        code = [x.source for x in cells if x.cell_type == "code"]
+        executed[file.name] = "\n".join(code)
+    asks = [name for name, text in executed.items() if "ctlearn.course" in text]
+    assert asks == []
+
+
 def test_a_build_that_names_no_cache_executes_everything(tool, monkeypatch):
     class Config:
         nb_execution_mode = "cache"

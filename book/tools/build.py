@@ -28,8 +28,8 @@ LEDGER = BUILD / "ledger.json"
 STAMP = BUILD / "ledger.stamp"
 
 CODE = ("ctlearn", "kernels", "requirements.txt")
-# Nothing that is executed asks coursework, a test sees to it: an exercise that a teacher
-# adds is on the pages without executing them.
+# Nothing that is executed asks coursework, a test sees to it: so an exercise that a
+# teacher adds is on the pages at once.
 UNASKED = "ctlearn/course"
 PAGES = ("_config.yml", "_toc.yml", "book", "notebooks")
 DERIVED = {"_build", "node_modules", "__pycache__", ".ipynb_checkpoints"}

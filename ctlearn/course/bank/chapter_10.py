@@ -15,8 +15,9 @@ def spectrum(rng: np.random.Generator, sizes: Sizes) -> np.ndarray:
 def best_loops(spectrum, sizes, n):
     """The least that n steps of one size leave, and the size.
 
-    spectrum [m], eigenvalues above 0; sizes, step sizes to try; n, how often the step
-    is made, 1 or more. Returns the share that is left, and the step size: two numbers.
+    spectrum [m], eigenvalues above 0; sizes, step sizes to try, in any order; n, how
+    often the step is made, 1 or more. Returns the share that is left, and the step
+    size: two numbers.
     """
     left = ((1 - sizes[:, None] * spectrum) ** (2 * n)).mean(axis=1)
     best = left.argmin()
@@ -24,8 +25,12 @@ def best_loops(spectrum, sizes, n):
 
 
 def looped(rng: np.random.Generator, sizes: Sizes) -> Inputs:
-    """Eigenvalues, step sizes on both sides of the best, and a number of loops."""
-    tried = np.sort(rng.uniform(0.05, 2.5, sizes["tried"]))
+    """Eigenvalues, step sizes on both sides of the best, and a number of loops.
+
+    So many step sizes that the best for one loop, or for the worst direction, is
+    another than the best.
+    """
+    tried = rng.uniform(0.05, 2.5, sizes["tried"])
     return {"spectrum": spectrum(rng, sizes), "sizes": tried, "n": sizes["n"]}
 
 
@@ -34,10 +39,11 @@ LOOPS = Exercise(
     label="ex-one-layer-in-a-loop",
     title="One layer in a loop",
     statement=r"""
-A constructed layer makes one gradient step of size $\eta$. Used $n$ times, it
-multiplies what is missing along an eigenvector with the eigenvalue $z$ by
+A constructed layer makes one gradient step of size $\eta$ on the pairs of a context.
+Along an eigenvector of $\frac{1}{N} \sum_j k_j k_j^\top$ with the eigenvalue $z$ it
+multiplies what is missing by $1 - \eta z$, so that $n$ loops multiply it by
 $(1 - \eta z)^n$. The error that is left is the *square* of that factor, averaged over
-the spectrum.
+the spectrum, which is all the eigenvalues.
 
 Of the step sizes that are given, return what the best one leaves, and that step size.
 The same size is used in all $n$ loops.
@@ -46,9 +52,9 @@ The same size is used in all $n$ loops.
     returns=("left", "size"),
     draw=looped,
     shapes=(
-        {"m": 6, "tried": 9, "n": 3},
-        {"m": 4, "tried": 7, "n": 1},
-        {"m": 5, "tried": 5, "n": 4},
+        {"m": 6, "tried": 60, "n": 3},
+        {"m": 4, "tried": 40, "n": 1},
+        {"m": 5, "tried": 50, "n": 4},
         {"m": 1, "tried": 4, "n": 2},
     ),
     properties=(
@@ -72,7 +78,7 @@ The same size is used in all $n$ loops.
         Mistake(
             "one loop",
             slip(best_loops, ("** (2 * n)", "** 2")),
-            "Does it help to use the layer more often?",
+            "How many loops are these? Does it help to use the layer more often?",
         ),
         Mistake(
             "the mean before the power",
@@ -89,8 +95,8 @@ The same size is used in all $n$ loops.
         Mistake(
             "the worst direction",
             slip(best_loops, (".mean(axis=1)", ".max(axis=1)")),
-            "This finds the step that is safest for the worst direction. What is "
-            "asked is an average.",
+            "This finds the step that is safest for the worst direction, and tells "
+            "what is left there. What is the error made of?",
         ),
         Mistake(
             "the worst step",
@@ -200,8 +206,9 @@ to eight digits, so a grid of rates will not do.
         ),
     ),
     begins="one rate for both",
-    hint="Multiply the factors of the two steps. The product is a polynomial that is "
-    "1 at zero, and its other coefficients may be anything that two rates can make.",
+    hint="Multiply the factors of the two steps out: they are a polynomial of the "
+    "eigenvalue that is 1 at zero. How many of its numbers can be chosen, and how does "
+    "the mean depend on them? (Rates that give the best ones exist.)",
     minutes=25,
     marks=3,
 )
@@ -242,7 +249,7 @@ $$\frac{1}{N} \sum_{j=1}^{N} \tfrac{1}{2} \lVert W^\top k_j - v_j \rVert^2$$
 on the $N$ pairs of the context. To save a mask, a colleague lets the question's token
 attend to itself. As a token the question is a pair, too, with what the model would
 answer, its sign turned, in the place of the value. With $W = 0$ all tests pass. Mend
-it: only the context is learned from. It has one pair at least.
+it: only the context is learned from. A context has one pair at least.
 """,
     reference=answer,
     returns=("o",),

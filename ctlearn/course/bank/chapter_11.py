@@ -39,8 +39,8 @@ GRADIENTS = Exercise(
     label="ex-few-steps",
     title="How exact must the solve be?",
     statement=r"""
-MesaNet asks its question of the solution of a linear system, and finds it by a few
-steps of conjugate gradients. Start at $x_0 = 0$ with what is left $r_0 = b$ and the
+For every question MesaNet has a linear system $A x = b$ to solve, and makes a few steps
+of conjugate gradients. It starts at $x_0 = 0$ with what is left, $r_0 = b$, and the
 direction $p_0 = b$. A step is
 
 $$
@@ -50,9 +50,9 @@ r' &= r - \lambda A p, & p' &= r' + \frac{r'^\top r'}{r^\top r} p
 \end{aligned}
 $$
 
-Return $x$ after so many steps. $A$ is symmetric and positive definite. With no steps
-$x$ is zero. Where nothing is left, $b = 0$ from the start, say, further steps change
-nothing, and the result must be numbers.
+Return $x$ after `steps` steps. $A$ is symmetric and positive definite. With no steps
+$x$ is zero. Where nothing is left, from the start or since a step that was exact,
+further steps change nothing, and the result must be numbers.
 """,
     reference=conjugate_gradients,
     returns=("x",),
@@ -108,8 +108,8 @@ nothing, and the result must be numbers.
                 conjugate_gradients,
                 ("length = size / (direction @ image)", "length = 1 / A.trace()"),
             ),
-            "The length of a step is chosen anew at each, as the best along its "
-            "direction.",
+            "Your steps are all equally long. On what does the length of a step "
+            "depend in the first of the four formulas?",
         ),
         Mistake(
             "a step short",
@@ -119,7 +119,7 @@ nothing, and the result must be numbers.
         Mistake(
             "the exact solution",
             slip(conjugate_gradients, ("range(steps)", "range(len(b))")),
-            "The layer stops before it has arrived, and so must you.",
+            "You go on until the system is solved. How many steps are asked for?",
         ),
         Mistake(
             "up the direction",
@@ -178,7 +178,8 @@ were given as it was.
         ),
         Limit(
             "a very large strength makes the memory answer v",
-            here=lambda x: x | {"beta": 1e12},
+            # larger ones are too much for who solves a system for the new state
+            here=lambda x: x | {"beta": 1e4},
         ),
     ),
     mistakes=(
@@ -197,7 +198,8 @@ were given as it was.
         Mistake(
             "an explicit step",
             slip(longhorn, ("beta / (1 + beta * (k @ k))", "beta")),
-            "This is the delta rule. What happens with a very large strength?",
+            "This is the delta rule, whose strength is the step. What happens here "
+            "with a very large strength, and what should?",
         ),
         Mistake(
             "no step in the write",
@@ -208,8 +210,8 @@ were given as it was.
                     "S - eps * np.outer(k, S.T @ k) + np.outer(k, v)",
                 ),
             ),
-            "A table in print leaves something out here, too. Tell a memory a pair "
-            "that it knows.",
+            "How strongly do you erase the old answer, and how strongly do you write "
+            "the value? Tell a memory a pair that it knows.",
         ),
         Mistake(
             "divided by the key's square alone",

@@ -52,7 +52,7 @@ mini-batch together make the start of the next.
 As in layers with large chunks, every question of a mini-batch is answered by that first
 $W$, and no step of its own mini-batch is seen. The last mini-batch may be short; its
 steps are made, too. Return all answers, $T \times d_v$, and the model after the last
-step.
+step. There may be no tokens.
 """,
     reference=start_alone,
     returns=("o", "W"),
@@ -116,7 +116,8 @@ step.
                 start_alone,
                 ("(v[c] - k[c] @ W)", "(v[c] - k[c] @ W) / len(k[c])"),
             ),
-            "Do the steps of a mini-batch add up, or is their mean made?",
+            "Is a token's step smaller in a mini-batch of many? Read again what the "
+            "steps of one are together.",
         ),
         Mistake(
             "a short mini-batch makes no steps",
@@ -178,11 +179,11 @@ mini-batches of 16; with one of 20 the answers are wrong from token 21 on. Mend 
 
 Within a mini-batch all slopes of half the squared error are taken at the model $W$ with
 which it began. Token $j$'s step is $\beta_j k_j (v_j - W^\top k_j)^\top$, and a token
-is answered by $W$ and all steps of its mini-batch so far, its own among them. The last
-of them starts the next mini-batch. The state that comes in may be in the midst of one:
-`total` is the sum of the steps since it began, and `seen` the number of its tokens. A
-state that has just filled a mini-batch is at the start of the next, with `total` zero
-and `seen` 0.
+is answered by $W$ plus all steps of its mini-batch so far, its own among them. $W$ plus
+all steps of a full mini-batch is the $W$ of the next. The state that comes in may be in
+the midst of a mini-batch: `total` is the sum of the steps since it began, and `seen`
+the number of its tokens. A state that has just filled a mini-batch is at the start of
+the next, with `total` zero and `seen` 0. There may be no tokens.
 """,
     reference=learn,
     returns=("o", "W", "total", "seen"),

@@ -32,9 +32,9 @@ repeat
 
 $$X' = a X + b (X X^\top) X + c (X X^\top)^2 X$$
 
-with $a = 3.4445$, $b = -4.775$ and $c = 2.0315$. Return $X$ after so many steps; after
-none it is the matrix as scaled. $G$ may have more rows than columns, or fewer, and is
-not zero.
+with $a = 3.4445$, $b = -4.775$ and $c = 2.0315$. Return $X$ after `steps` steps;
+after none it is the matrix as scaled. $G$ may have more rows than columns, or fewer,
+and is not zero.
 """,
     reference=newton_schulz,
     returns=("X",),
@@ -54,7 +54,7 @@ not zero.
         Untouched(),
         Unchanged("the size of G does not matter", lambda x: x | {"G": 7 * x["G"]}),
         Limit(
-            "a single number stays one",
+            "a single number is a matrix, too",
             here=lambda x: {"G": x["G"][:1, :1], "steps": x["steps"]},
         ),
     ),
@@ -68,8 +68,8 @@ not zero.
         Mistake(
             "scaled by the largest singular value",
             slip(newton_schulz, ("np.linalg.norm(G)", "np.linalg.norm(G, 2)")),
-            "Which norm does the statement ask for? This one is dearer, and leaves "
-            "larger singular values.",
+            "By which of a matrix's sizes do you divide, and by which does the "
+            "statement? They are equal for a single row.",
         ),
         Mistake(
             "the classic iteration",
@@ -91,8 +91,8 @@ not zero.
         Mistake(
             "b with its sign turned",
             slip(newton_schulz, ("-4.775", "4.775")),
-            "Put a single number of one half in for X. Is it larger than one after a "
-            "step, and should it be?",
+            "Make some steps with a single number in the place of X, one half at "
+            "first. Which of the three terms should keep it from growing?",
         ),
         Mistake(
             "the other product",
@@ -103,7 +103,7 @@ not zero.
     ),
     hint="Try it on a matrix of one row: then it is an iteration for a single number, "
     "its length.",
-    minutes=15,
+    minutes=10,
     marks=2,
 )
 
@@ -152,7 +152,7 @@ generation is poor. Mend it.
 
 A chunk has `inner_batch` tokens, the last one perhaps fewer. Its questions are answered
 by the network as it was before the chunk. Return all answers, $T \times d_v$, and both
-matrices after the last chunk.
+matrices after the last chunk. There may be no tokens.
 """,
     reference=apply_then_update,
     returns=("o", "W_1", "W_2"),

@@ -25,9 +25,11 @@ WEIGHTS = Exercise(
     label="ex-two-tests",
     title="Two tests that look alike",
     statement=r"""
-For given keys and strengths the answers of the delta rule are linear in the values.
-Return the matrix $A$, $T \times T$, of that map: once all $T$ pairs have been written,
-from an empty state, the answers to all the keys are $A V$, for any values $V$.
+The delta rule writes a pair by $S' = S + \beta_t k_t (v_t - S^\top k_t)^\top$, and
+answers a key $k$ with $S^\top k$. For given keys and strengths the answers are linear
+in the values. Return the matrix $A$, $T \times T$, of that map: once all $T$ pairs have
+been written, from an empty state, the answers to all the keys are $A V$, for any values
+$V$ with a row for each pair. There may be no pairs.
 
 With it the two tests of the chapter are short. Replacing values by zero keeps $A$ and
 drops columns from the sum. Leaving pairs out makes another $A$, from the keys and
@@ -138,7 +140,8 @@ sizes of 0.001 the two sides agree to four digits. She puts the rest down to flo
 Mend it: the two sides are equal at any step size. Both layers' slopes are taken at the
 network before the step.
 
-Return $\tilde{q}$ and $\tilde{k}$, $T \times d_h$, and $u$, $T \times d_v$.
+Return $\tilde{q}$ and $\tilde{k}$, $T \times d_h$, and $u$, $T \times d_v$. There may
+be no tokens.
 """,
     reference=as_linear_attention,
     returns=("asked", "keys", "written"),
@@ -170,7 +173,7 @@ Return $\tilde{q}$ and $\tilde{k}$, $T \times d_h$, and $u$, $T \times d_v$.
                 ),
             ),
             "With which features was the outer product formed that the step added? "
-            "Run the check at two step sizes.",
+            "Compare the two sides at two step sizes.",
         ),
         Mistake(
             "the queries' features are early",

@@ -66,8 +66,10 @@ o = \frac{\sum_j \exp(q^\top k_j) v_j + S^\top \phi(q)}
 {\sum_j \exp(q^\top k_j) + n^\top \phi(q)}
 $$
 
-Return $o$. There may be no pair that is kept exactly. The scores may be so large that
-their exponentials overflow, and the answer must be numbers all the same.
+Return $o$. There may be no pair that is kept exactly, or none in the linear memory, but
+there is one somewhere. The scores may be so large that their exponentials overflow, or,
+beside a linear memory, so far below zero that they vanish, and the answer must be
+numbers all the same.
 """,
     reference=answered,
     returns=("o",),
@@ -173,13 +175,14 @@ the measure of surprise.
 
 The surprise of a pair is the squared error $\lVert S^\top k_t - v_t \rVert^2$ of the
 memory $S$, $d_k \times d_v$, that has been told the pairs before it and not yet this
-one. Then the pair is written with strength $\beta_t$. The memory is zero at first.
-Return the surprise of all pairs.
+one. Then the pair is written with strength $\beta_t$, whether it surprises or not. The
+memory is zero at first. Return the surprise of all pairs; there may be none.
 """,
     reference=surprise,
     returns=("errors",),
     draw=lambda rng, sizes: draws.picked(draws.tokens(rng, **sizes), "k", "v", "beta"),
-    shapes=draws.SEQUENCES,
+    # of many pairs, some surprise little
+    shapes=(*draws.SEQUENCES, {"T": 25, "d_k": 5, "d_v": 1}),
     properties=(
         Values(),
         Untouched(),

@@ -17,8 +17,10 @@ def program(rng: np.random.Generator, sizes: Sizes) -> Inputs:
     asked = int(rng.integers(n))
     target = rng.integers(n, size=T)
     if T:
-        # a program whose last line sets what is asked is never dead altogether
-        target[-1] = asked
+        # what is asked is set near the end, from something, lest nearly all be dead
+        last = T - 1 - rng.integers(min(T, 3))
+        target[last] = asked
+        terms[last, rng.integers(n)] += 1
     return {"target": target, "terms": terms, "asked": asked}
 
 
@@ -26,6 +28,7 @@ SHAPES = (
     {"T": 12, "n": 3},
     {"T": 15, "n": 4},
     {"T": 20, "n": 3},
+    {"T": 40, "n": 5},
     {"T": 8, "n": 4},
     {"T": 3, "n": 2},
     {"T": 1, "n": 1},
@@ -43,7 +46,8 @@ def pruned(target, terms, asked):
     """The lines of a program without which the answer would be another.
 
     target [T], whole numbers; terms [T, n], how often each variable stands on the right
-    of each line; asked, a whole number. Returns target and terms of the lines kept.
+    of each line; asked, a whole number. Returns target [kept] and terms [kept, n] of
+    the lines kept.
     """
     needed, kept = {asked}, []
     for t in reversed(range(len(target))):
@@ -58,6 +62,21 @@ def pruned(target, terms, asked):
 def nothing_named(x: Inputs) -> Inputs:
     """Every line sets a number."""
     return x | {"terms": 0 * x["terms"]}
+
+
+def all_named(x: Inputs) -> Inputs | None:
+    """Every line sets a number but the last, which names all variables."""
+    if not len(x["target"]):
+        return None
+    named = nothing_named(x) | {"asked": int(x["target"][-1])}
+    named["terms"][-1] = 1
+    return named
+
+
+def itself_named(x: Inputs, times: int) -> Inputs:
+    """Every line names its target, so many times, and nothing else."""
+    own = times * np.eye(x["terms"].shape[1], dtype=np.int64)
+    return x | {"terms": own[x["target"]]}
 
 
 PRUNE = Exercise(
@@ -80,6 +99,15 @@ in their order. A program may have no lines, and none may be left.
         Limit(
             "of lines that set numbers, the last to set what is asked is left",
             here=nothing_named,
+        ),
+        Limit(
+            "if the answer is a sum of all variables, the last to set each is left",
+            here=all_named,
+        ),
+        Limit(
+            "if every line adds a number to a variable, all that add to what is asked "
+            "are left",
+            here=lambda x: itself_named(x, times=1),
         ),
     ),
     mistakes=(
@@ -147,9 +175,9 @@ CLEARS = Exercise(
     statement=PROGRAM
     + r"""
 A colleague counts in how many ways what each line sets reaches the answer: a line that
-stands twice in a sum which is asked for counts 2, and a dead line 0. He walks back from
-the question, with a count for each variable. His test programs set every variable once,
-and all pass. Mend it.
+stands twice in a sum which is asked for counts 2, and a dead line 0. She walks back
+from the question, with a count for each variable. Her test programs set every variable
+once, and all pass. Mend it. A program may have no lines.
 """,
     reference=paths,
     returns=("paths",),
@@ -161,6 +189,11 @@ and all pass. Mend it.
         Limit(
             "of lines that set numbers, the last to set what is asked counts once",
             here=nothing_named,
+        ),
+        Limit(
+            "if every line doubles a variable, a line that counts has twice the ways "
+            "of the next one",
+            here=lambda x: itself_named(x, times=2),
         ),
     ),
     mistakes=(

@@ -134,7 +134,7 @@ load each number of `x` once, and write nothing into what you read.
                     "tl.load(g + rows, mask=rows < T, other=0.0)",
                 ),
             ),
-            "What is given is the logarithm of what a row is multiplied by.",
+            "By what is a row multiplied where g is zero, and by what should it be?",
         ),
     ),
     hint="Two masks are needed, one for g and one for x and y. The mask of a tile is "
@@ -243,8 +243,8 @@ float32. `C` is the size of a chunk; `K` and `V` are powers of two that hold the
 and `d_v` columns.
 
 Load each number of `q`, `k` and `v` once, touch no memory beside the arrays, and
-compute products in full precision, `input_precision="ieee"`. $T$ need not be a multiple
-of `C`.
+compute products in full precision, `input_precision="ieee"`. The interpreter that marks
+this has no other; a GPU has. $T$ need not be a multiple of `C`.
 """,
     reference=state,
     returns=("o", "S"),
@@ -331,8 +331,8 @@ $O = Q S + \mathrm{tril}(Q K^\top) R$ and the state after the chunk, $S + K^\top
 All arrays are contiguous and hold float32. There is one program; `N`, `K` and `V` are
 powers of two that hold the `C` rows and the `d_k` and `d_v` columns. Load each number
 of `q`, `k`, `v`, `A` and `S` once, touch no memory beside the arrays, and compute
-products in full precision, `input_precision="ieee"`. You may call `@triton.jit`
-functions of your own.
+products in full precision, `input_precision="ieee"`. The interpreter that marks this
+has no other; a GPU has. You may call `@triton.jit` functions of your own.
 """,
     reference=chunk,
     returns=("o", "last"),

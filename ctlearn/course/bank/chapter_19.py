@@ -149,8 +149,8 @@ $$
 
 with $\alpha_t$ the exponential of `log_decay[t]`. Run it over $T$ tokens from the state
 that is handed in, and return all answers, $T \times d_v$, and the last state. A text
-that is read in two pieces must give what it gives in one. With $\eta = \beta$ it is the
-gated delta rule.
+that is read in two pieces must give what it gives in one, where a piece may have no
+tokens. With $\eta = \beta$ it is the gated delta rule.
 """,
     reference=two_rates,
     returns=("o", "S"),
@@ -236,9 +236,12 @@ def shares(batch, size):
 
 
 def rows(rng: np.random.Generator, sizes: Sizes) -> Inputs:
-    """Rows of characters, of which the first and the last are equal."""
+    """Rows of characters, the last as the first; others have as much in common.
+
+    There are three characters, so that rows of one start, and of one sum, are many.
+    """
     B = sizes["size"] * sizes["rows"]
-    batch = rng.integers(100, size=(B, sizes["T"]))
+    batch = rng.integers(3, size=(B, sizes["T"]))
     batch[-1] = batch[0]
     return {"batch": batch, "size": sizes["size"]}
 
@@ -255,14 +258,14 @@ so that process $r$ has rows $r$, $r + n$, $r + 2n$ and so on of $n$ processes, 
 from 0.
 
 Return the shares as a stack, $n \times (B / n) \times T$, and the number that would
-have shown the fault: how many different rows are read by all of them together. $n$
-divides $B$.
+have shown the fault: how many different rows are read by all of them together, where
+equal rows are one. $n$ divides $B$.
 """,
     reference=shares,
     returns=("shares", "different"),
     draw=rows,
     shapes=(
-        {"size": 3, "rows": 2, "T": 5},
+        {"size": 3, "rows": 4, "T": 5},
         {"size": 2, "rows": 2, "T": 4},
         {"size": 1, "rows": 3, "T": 4},
         {"size": 4, "rows": 1, "T": 1},

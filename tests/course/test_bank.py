@@ -264,12 +264,31 @@ TAME = {
         ("scores[1:], values[1:]", "scores, values"),
     ],
     "08.combine": [("A_2 @ A_1", "A_2.T @ A_1")],
+    "10.loops": [
+        ("left.argmin()", "((1 - sizes[:, None] * spectrum) ** 2).sum(axis=1).argmin()")
+    ],
     "11.conjugate-gradients": [
         ("        if size == 0:\n            break\n", ""),
         ("    for _", "    if not b.any():\n        return x\n    for _"),
     ],
     "15.lola": [("scores.max(initial=0.0)", "max(scores, default=0.0)")],
+    "15.surprise": [("        S = S +", "        S = S + (errors[t] > 0.5) *")],
+    "16.prune": [("{asked}, []", "{*target[-1:]} or {asked}, []")],
+    "16.paths": [("found[t] * terms[t]", "(found[t] > 0) * terms[t]")],
     "17.eighth-question": [("tol=1e-9", "tol=1e-6")],
+    "19.shares": [("np.unique(rows, axis=0)", "set(rows.sum(axis=1))")],
+}
+
+# Right answers that go another way, and lose some digits on it.
+ANOTHER_WAY = {
+    "11.one-hot": [
+        ("    eps = beta / (1 + beta * (k @ k))\n", ""),
+        (
+            "S + eps * np.outer(k, v - S.T @ k)",
+            "np.linalg.solve(np.eye(len(k)) + beta * np.outer(k, k), "
+            "S + beta * np.outer(k, v))",
+        ),
+    ],
 }
 
 
@@ -280,6 +299,14 @@ def test_no_input_is_too_tame(key):
     wrong = slip(exercise.reference, *TAME[key])
     for seed in range(2):
         assert examine(exercise, at_once(wrong), seed).broken
+
+
+@pytest.mark.parametrize("key", ANOTHER_WAY)
+def test_another_way_is_right(key):
+    exercise = EXERCISES[key]
+    other = slip(exercise.reference, *ANOTHER_WAY[key])
+    for seed in range(2):
+        assert examine(exercise, at_once(other), seed) == ((), None)
 
 
 @pytest.mark.parametrize("key", ["16.prune", "16.paths"])

@@ -153,7 +153,7 @@ tests, on gates near 1, pass. Mend it.
 The gates are given as logarithms, from 0 down. Some are very strong, and the strongest
 is minus infinity, a gate of zero. For all of them the mask must hold numbers between 0
 and 1, and a weak gate must count in full, however strong a gate stands before it. The
-diagonal is 1.
+diagonal is 1. There may be no token.
 """,
     reference=decay_mask,
     returns=("D",),
@@ -341,7 +341,7 @@ Give each channel of the key a gate of its own:
 $S_t = \mathrm{Diag}(\alpha_t) S_{t-1} + k_t v_t^\top$ with $\alpha_t \in [0, 1]^{d_k}$,
 given by logarithms, and $o_t = S_t^\top q_t$. The rows of the state belong to the key.
 Return all answers, $T \times d_v$, and the last state, from the state that is handed
-in. It must be right where $d_k = d_v$, too.
+in. No tokens leave it as it came. It must be right where $d_k = d_v$, too.
 """,
     reference=vector_gate,
     returns=("o", "S"),

@@ -237,10 +237,10 @@ $$
 \kappa(k, q) = \exp\left(-\frac{\lVert q - k \rVert^2}{2 h^2}\right)
 $$
 
-for $n$ questions and $T$ pairs, at least one. Keys and questions have any length. The
-width may be so small, or a question so far from all keys, that every $\kappa$ is
-rounded to zero. The answer must be right all the same: it is what the formula gives
-without rounding.
+for $n$ questions, perhaps none, and $T$ pairs, at least one. Keys and questions have
+any length. The width may be so small, or a question so far from all keys, that every
+$\kappa$ is rounded to zero. The answer must be right all the same: it is what the
+formula gives without rounding.
 """,
     reference=kernel_regression,
     returns=("answers",),

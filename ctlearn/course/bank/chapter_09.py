@@ -344,7 +344,8 @@ and another fades first: $\bar{S}_t = \alpha_t S_{t-1}$, then
 $S_t = \bar{S}_t + \beta'_t k_t (v'_t - \bar{S}_t^\top k_t)^\top$. The decays are one
 number a token, given as logarithms, and never zero. Return the values $v'$,
 $T \times d_v$, and the strengths $\beta'$, $T$ numbers, with which the second, at the
-same keys and decays and from the same state, makes the same states as the first.
+same keys and decays and from the same state, makes the same states as the first. There
+may be no token.
 """,
     reference=fading_first,
     returns=("v", "beta"),
@@ -433,7 +434,7 @@ $$
 
 Return $b$, $T \times d_k$, and $w$, $T \times d_v$, with which the first computes the
 second, at the same keys, values and decays. The decays are given as logarithms, and
-none of them is zero. The gates may leave $[0, 1]$.
+none of them is zero. The gates may leave $[0, 1]$, and there may be no token.
 """,
     reference=as_second_rule,
     returns=("b", "w"),

@@ -263,7 +263,12 @@ TAME = {
         ("scores[0], 1.0, values[0]", "0.0, 0.0, 0.0 * values[0]"),
         ("scores[1:], values[1:]", "scores, values"),
     ],
+    "05.gated-memory": [("(log_decay[t])", "(max(log_decay[t], -60.0))")],
+    "05.channels": [("(log_decay[t])", "(np.maximum(log_decay[t], -60.0))")],
+    "06.kernel-regression": [("(2 * h**2)", "max(2 * h**2, 1e-4)")],
     "08.combine": [("A_2 @ A_1", "A_2.T @ A_1")],
+    "09.gated-step": [("(log_decay)", "(max(log_decay, -60.0))")],
+    "09.gated-rule": [("(log_decay[t])", "(max(log_decay[t], -60.0))")],
     "10.loops": [
         ("left.argmin()", "((1 - sizes[:, None] * spectrum) ** 2).sum(axis=1).argmin()")
     ],
@@ -294,7 +299,7 @@ ANOTHER_WAY = {
 
 @pytest.mark.parametrize("key", TAME)
 def test_no_input_is_too_tame(key):
-    """Scores on both sides of zero, no symmetry, nothing left half-way."""
+    """Scores on both sides of zero, no symmetry, nothing left half-way, true zeros."""
     exercise = EXERCISES[key]
     wrong = slip(exercise.reference, *TAME[key])
     for seed in range(2):

@@ -174,6 +174,24 @@ to eight digits, so a grid of rates will not do.
             "How many numbers may two layers choose, and how many has this baseline?",
         ),
         Mistake(
+            "the second rate after the first",
+            slip(
+                two_steps_leave,
+                (
+                    "    powers = np.stack([spectrum, spectrum**2], axis=1)\n"
+                    "    best = np.linalg.lstsq(powers, np.ones_like(spectrum))[0]\n"
+                    "    missing = powers @ best - 1\n",
+                    "    missing = np.ones_like(spectrum)\n"
+                    "    for _ in range(2):\n"
+                    "        step = spectrum * missing\n"
+                    "        rate = step @ missing / (step @ step)\n"
+                    "        missing = missing - rate * step\n",
+                ),
+            ),
+            "You choose the first rate as if no step came after it. Is the best step "
+            "also the best first of two?",
+        ),
+        Mistake(
             "one step",
             slip(two_steps_leave, ("[spectrum, spectrum**2]", "[spectrum]")),
             "Of which degree is the polynomial that two steps make?",

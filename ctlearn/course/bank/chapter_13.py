@@ -89,6 +89,24 @@ and is not zero.
             "How many factors of X has each of the three terms?",
         ),
         Mistake(
+            "the square of every entry",
+            slip(newton_schulz, ("A @ A)", "A * A)")),
+            "Is the square of a matrix that of its entries? For a matrix of one row "
+            "it is, and nowhere else.",
+        ),
+        Mistake(
+            "scaled at every step",
+            slip(
+                newton_schulz,
+                ("    for _", "    X = G\n    for _"),
+                ("        A = ", "        X = X / np.linalg.norm(X)\n        A = "),
+                ("    X = G / np.linalg.norm(G)\n", ""),
+                ("    return X", "    return X if steps else X / np.linalg.norm(X)"),
+            ),
+            "How often is the matrix divided by its size? Take a matrix of one row, "
+            "and three steps.",
+        ),
+        Mistake(
             "b with its sign turned",
             slip(newton_schulz, ("-4.775", "4.775")),
             "Make some steps with a single number in the place of X, one half at "
@@ -101,8 +119,8 @@ and is not zero.
             "there?",
         ),
     ),
-    hint="Try it on a matrix of one row: then it is an iteration for a single number, "
-    "its length.",
+    hint="Try it on a matrix of one row, for which it is an iteration for a single "
+    "number, its length; then on a diagonal one, where each entry goes its own way.",
     minutes=10,
     marks=2,
 )
@@ -216,14 +234,40 @@ matrices after the last chunk. There may be no tokens.
             "Is the loss on the chunk smaller after the step than before?",
         ),
         Mistake(
+            "a mean over the chunk",
+            slip(apply_then_update, ("(x @ W_2 - v[c])", "(x @ W_2 - v[c]) / len(x)")),
+            "Is a token's part in the step smaller in a chunk of many? Read again what "
+            "the step goes down.",
+        ),
+        Mistake(
+            "a step for every token",
+            slip(
+                apply_then_update,
+                ("        x = np.tanh(k[c] @ W_1)\n", ""),
+                ("        slope = beta[c, None] * (x @ W_2 - v[c])\n", ""),
+                ("        back = slope @ W_2.T * (1 - x**2)\n", ""),
+                (
+                    LEARNS,
+                    "        for rate, a, b in zip(beta[c], k[c], v[c], strict=True):\n"
+                    "            x = np.tanh(a @ W_1)\n"
+                    "            slope = rate * (x @ W_2 - b)\n"
+                    "            back = W_2 @ slope * (1 - x**2)\n"
+                    "            W_1 = W_1 - np.outer(a, back)\n"
+                    "            W_2 = W_2 - np.outer(x, slope)\n",
+                ),
+            ),
+            "At which network are the slopes of a chunk taken? Tell one pair twice "
+            "within one.",
+        ),
+        Mistake(
             "every token counts alike",
             slip(apply_then_update, ("beta[c, None] * (", "(")),
             "What does a token of step size zero teach?",
         ),
     ),
     begins="answers after it has learned",
-    hint="Perturb the future: a change of a later token must leave the earlier "
-    "answers as they were, bit for bit.",
+    hint="Which network answers a chunk, and at which are its slopes taken? A change "
+    "of a later token must leave the earlier answers as they were, bit for bit.",
     minutes=20,
     marks=3,
 )

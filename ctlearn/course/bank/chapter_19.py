@@ -68,6 +68,12 @@ halves a probability. `length` divides the number of characters.
             "How many nats does it cost if a probability is halved, and how many bits?",
         ),
         Mistake(
+            "the wrong way from nats to bits",
+            slip(cost_by_place, ("/ np.log(2)", "* np.log(2)")),
+            "A nat is what divides a probability by e. Is that more than one bit, or "
+            "less?",
+        ),
+        Mistake(
             "a mean for each stretch",
             slip(
                 cost_by_place,
@@ -199,6 +205,24 @@ tokens. With $\eta = \beta$ it is the gated delta rule.
             "or after?",
         ),
         Mistake(
+            "answers before it writes",
+            slip(
+                two_rates,
+                ("        o[t] = S.T @ q[t]\n", ""),
+                (
+                    "        S = S + np",
+                    "        o[t] = S.T @ q[t]\n        S = S + np",
+                ),
+            ),
+            "Is a token's own pair in its answer? Look at the index of the state that "
+            "is asked.",
+        ),
+        Mistake(
+            "a logarithm for a decay",
+            slip(two_rates, ("np.exp(log_decay[t])", "log_decay[t]")),
+            "What is kept of the state where the number that is given is zero?",
+        ),
+        Mistake(
             "starts from nothing",
             slip(two_rates, ("    o = ", "    S = 0 * S\n    o = ")),
             "Cut a text in two. From what should the second half start?",
@@ -217,8 +241,8 @@ tokens. With $\eta = \beta$ it is the gated delta rule.
             "small?",
         ),
     ),
-    hint="The gated delta rule writes its one rate times the value. Which value would "
-    "it have to be told to do the same?",
+    hint="Three things happen to the state, one after the other. Which state does "
+    "each of them begin with, and after which is the question asked?",
     minutes=15,
     marks=3,
 )

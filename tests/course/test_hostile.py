@@ -122,6 +122,10 @@ CALM = {
         "error",
         "import os\nos.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
     ),
+    "sets the clock": (
+        "error",
+        "import time\ntime.clock_settime(time.CLOCK_REALTIME, time.time())",
+    ),
     "chooses its parent's processor": (
         "error",
         "import os\nos.sched_setaffinity(os.getppid(), {0})",
@@ -398,6 +402,15 @@ STORMY = {
         "forbidden or error",
         "",
         function("double", "import os\nos.remove(bytearray(b'/no/such/file'))"),
+    ),
+    "changes rights of what it may read": (
+        "forbidden",
+        "changes",
+        function(
+            "double",
+            "import decimal, os\nfile = os.open(decimal.__file__, 0)\n"
+            "os.fchmod(file, os.fstat(file).st_mode & 0o777)",
+        ),
     ),
     "removes from an open folder up": (
         "forbidden",

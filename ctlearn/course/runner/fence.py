@@ -25,6 +25,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from os import _exit, getcwd, stat, write
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,7 @@ UNHEARD = {
     gc: ("enable",),
     signal: ("pidfd_send_signal", "signal"),
     threading: ("_start_joinable_thread", "_start_new_thread"),
+    time: ("clock_settime", "clock_settime_ns"),
 }
 
 
@@ -188,17 +190,26 @@ def fault(kept: Kept, event: str, args: tuple) -> str:
             return ""
         return "loads " + path
     if event in CHANGES:
-        paths = [named(path) for path in args[: CHANGES[event]]]
-        if event == "os.mkdir":
-            *_, folders = kept
-            folders.extend(filter(None, paths))
-            if len(folders) > FOLDERS:
-                return "makes too many folders"
-        says = [opened(kept, path, 1) for path in paths if path is not None]
-        return next(filter(None, says), "")
+        return changing(kept, event, args)
     if event.partition(".")[0] in FAMILIES:
         return "uses " + event
     return EVENTS.get(event, "")
+
+
+def changing(kept: Kept, event: str, args: tuple) -> str:
+    """What is wrong with changing paths; empty if nothing is."""
+    paths = [named(path) for path in args[: CHANGES[event]]]
+    # a file that was opened to be read has rights and dates, too; to be made shorter it
+    # must have been opened to be written
+    if None in paths and event != "os.truncate":
+        return "changes an open file"
+    if event == "os.mkdir":
+        *_, folders = kept
+        folders.extend(filter(None, paths))
+        if len(folders) > FOLDERS:
+            return "makes too many folders"
+    says = [opened(kept, path, 1) for path in paths if path is not None]
+    return next(filter(None, says), "")
 
 
 def opened(kept: Kept, path: str, writing: int) -> str:

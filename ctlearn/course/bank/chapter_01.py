@@ -164,8 +164,8 @@ it.
 
 The scores may be so far above zero, or below, that an exponential cannot hold them, and
 as far from each other. Return the mean over all items; the order in which they come
-must not matter. (Marking looks at the values; that no item is kept, an instructor
-sees.)
+must not matter. Do not write into what you were given. (Marking looks at the values;
+that no item is kept, an instructor sees.)
 """,
     reference=streamed,
     returns=("mean",),

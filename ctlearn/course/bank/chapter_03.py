@@ -165,7 +165,8 @@ Retention keeps a share $\gamma$ of the state at every token:
 $S_t = \gamma S_{t-1} + k_t v_t^\top$ and $o_t = S_t^\top q_t$. It starts from the state
 that is handed in. The number of tokens need not be a multiple of the chunk size, and
 may be 0; the decay may be so strong that its powers are rounded to zero, and all
-results must be numbers. Return all answers and the last state.
+results must be numbers. Return all answers and the last state. Do not write into what
+you were given.
 """,
     reference=retention,
     returns=("o", "S"),

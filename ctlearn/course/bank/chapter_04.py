@@ -37,7 +37,8 @@ subtract their mean from every key, and scale it to length one again. Treat the 
 so that a query that was equal to a key is equal to what has become of that key.
 
 Return the queries, $n \times d_k$, and the keys, $N \times d_k$. There are two
-different keys at least, and there may be no query.
+different keys at least, and there may be no query. Do not write into what you were
+given.
 """,
     reference=without_common,
     returns=("q", "k"),

@@ -43,7 +43,8 @@ $$S_t = \alpha_t S_{t-1} + k_t v_t^\top, \qquad o_t = S_t^\top q_t$$
 
 The gates, from 0 to 1, are given by their logarithms, in which minus infinity is a gate
 of zero. Run it over $T$ tokens from the state $S$ that is handed in, and return all
-answers, $T \times d_v$, and the last state. No tokens leave the state as it came.
+answers, $T \times d_v$, and the last state. No tokens leave the state as it came. Do
+not write into what you were given.
 """,
     reference=gated_memory,
     returns=("o", "S"),
@@ -256,7 +257,7 @@ $$O = \mathrm{Diag}(\gamma) Q S + (Q K^\top \odot D) V$$
 
 Return the answers, $C \times d_v$, and the state after the chunk. The gates are given
 as logarithms; the chunk has one token at least, and no gate is so strong that a ratio
-of two products of gates would overflow.
+of two products of gates would overflow. Do not write into what you were given.
 """,
     reference=gated_chunk,
     returns=("o", "S"),
@@ -341,7 +342,8 @@ Give each channel of the key a gate of its own:
 $S_t = \mathrm{Diag}(\alpha_t) S_{t-1} + k_t v_t^\top$ with $\alpha_t \in [0, 1]^{d_k}$,
 given by logarithms, and $o_t = S_t^\top q_t$. The rows of the state belong to the key.
 Return all answers, $T \times d_v$, and the last state, from the state that is handed
-in. No tokens leave it as it came. It must be right where $d_k = d_v$, too.
+in. No tokens leave it as it came. It must be right where $d_k = d_v$, too. Do not write
+into what you were given.
 """,
     reference=vector_gate,
     returns=("o", "S"),

@@ -32,7 +32,8 @@ $$\mathcal{L}(W) = \tfrac{1}{2} \sum_{j=1}^{T} \lVert W^\top k_j - v_j \rVert^2$
 
 Start at the $W$ that is handed in, go one step of size $\eta$ against the slope there,
 and return where that leads. All errors are those of the start; no pair is learned
-before another. With no pairs, $T = 0$, there is no slope.
+before another. With no pairs, $T = 0$, there is no slope. Do not write into what you
+were given.
 """,
     reference=one_step,
     returns=("W",),
@@ -135,7 +136,8 @@ asked when pairs $1$ to $t$ have been told, its own among them:
 
 $$o_t = W_0^\top q_t + \sum_{j=1}^{t} \beta_j (k_j^\top q_t) (v_j - W_0^\top k_j)$$
 
-Return the answers to all $T$ questions, $T \times d_v$; none for no tokens.
+Return the answers to all $T$ questions, $T \times d_v$; none for no tokens. Do not
+write into what you were given.
 """,
     reference=ask_from,
     returns=("o",),

@@ -427,7 +427,7 @@ against the recurrence. Her tokens all had the same strength. Mend it.
 It takes a chunk of tokens and the state $S$, $d_k \times d_v$, before it, and returns
 the answers, each asked after its own token has written, and the state after the chunk.
 Every token has a strength $\beta_t$ of its own, between 0 and 1, and keys have any
-length. A chunk may be empty.
+length. A chunk may be empty. Do not write into what you were given.
 """,
     reference=chunk,
     returns=("o", "S"),

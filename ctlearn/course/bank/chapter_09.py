@@ -153,7 +153,7 @@ $\beta_t$; and $o_t = S_t^\top q_t$ is answered after the write.
 
 Minus infinity in `log_decay` begins a new document: nothing that was read before
 reaches it. No tokens give no answers and the state that came in. Return all answers and
-the last state.
+the last state. Do not write into what you were given.
 """,
     reference=gated_rule,
     returns=("o", "S"),
@@ -520,7 +520,8 @@ $$
 
 Every token fades first, then writes, then answers. Return the answers, $C \times d_v$,
 and the state after the chunk. The chunk has one token at least, and no decay is so
-strong that a ratio of two products of decays would overflow.
+strong that a ratio of two products of decays would overflow. Do not write into what you
+were given.
 """,
     reference=gated_chunk,
     returns=("o", "S"),

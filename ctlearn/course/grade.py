@@ -388,8 +388,7 @@ def write_reports(folder: Path, results: tuple[Result, ...], handed: Handed) -> 
     folder.mkdir(exist_ok=True)
     for result in results:
         file = folder / f"{short(result.student)}.md"
-        text = report(result, handed)
-        file.write_text(text, encoding="utf-8", errors="replace")
+        file.write_text(report(result, handed), encoding="utf-8")
 
 
 def short(name: str) -> str:
@@ -412,6 +411,6 @@ def report(result: Result, handed: Handed) -> str:
             f"## {exercise.title} ({exercise.key})",
             f"{marks[exercise.key]} of {exercise.marks} marks. {verdict.says}",
         ]
-        if verdict.hint and not verdict.passed:
+        if verdict.hint:
             lines.append(verdict.hint)
     return "\n\n".join(lines) + "\n"

@@ -17,7 +17,7 @@ from ctlearn.course import grade as grading  # noqa: E402
 from ctlearn.course.assignments import Handed, handed, whole_chapter  # noqa: E402
 from ctlearn.course.bank import exercises  # noqa: E402
 from ctlearn.course.export import export  # noqa: E402
-from ctlearn.course.grade import FOUND, MARKS, REPORTS, grade  # noqa: E402
+from ctlearn.course.grade import FOUND, MARKS, MISTAKES, REPORTS, grade  # noqa: E402
 from ctlearn.course.judge import Verdict  # noqa: E402
 from ctlearn.course.sandbox import Limits  # noqa: E402
 
@@ -58,7 +58,11 @@ def folder(tmp_path):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(RIGHT)])
     nbformat.write(notebook, inside / "dora" / "deep" / "mine.ipynb")
     (inside / "eve.py").write_text(BROKEN)
-    (inside / "fay.ipynb").write_text("{")
+    (inside / "@fay.ipynb").write_text("{")
+    kept = inside / "dora" / ".ipynb_checkpoints"
+    kept.mkdir()
+    for file in (kept / "mine-checkpoint.ipynb", inside / "dora" / ".mine.py"):
+        file.write_text("{")
     (inside / ".hidden.py").write_text(RIGHT)
     (inside / "=sum.py").write_text(RIGHT)
     (inside / "notes.txt").write_text("nothing")
@@ -71,9 +75,11 @@ def test_a_folder_is_marked(folder, tmp_path):
     assert not marked.failed
     assert not marked.strangers
     found = rows(out)
-    wanted = {"ann": 4, "bob": 2, "cem": 2, "dora": 4, "eve": 0, "fay": 0, "'=sum": 4}
+    wanted = {"ann": 4, "bob": 2, "cem": 2, "dora": 4, "eve": 0, "'@fay": 0, "'=sum": 4}
     assert {who: int(row["marks"]) for who, row in found.items()} == wanted
     assert {row["of"] for row in found.values()} == {"4"}
+    mistakes = (out / MISTAKES).read_text(encoding="utf-8")
+    assert "07.slope,'@fay,missing" in mistakes
     assert (found["bob"]["07.slope"], found["bob"]["07.strength"]) == ("2", "0")
     bob = (out / REPORTS / "bob.md").read_text(encoding="utf-8")
     begun = exercises()["07.strength"]
@@ -270,12 +276,15 @@ def test_odd_files_and_names_cost_only_themselves(tmp_path):
     (folder / "fay.PY").write_text(RIGHT)
     (folder / "g\n# 2 of 2.py").write_text(BROKEN)
     (folder / "Jose\u0301.py").write_text(RIGHT)
+    (folder / "Zo\u00eb.py").write_text(BROKEN)
     with open(os.fsencode(folder) + b"/\xff.py", "w") as file:
         file.write(RIGHT)
-    marked = grade(folder, Handed("a", sheet | {"Jos\u00e9": KEYS[:1]}), out)
+    for who in ("Jos\u00e9", "Zoe\u0308"):
+        sheet[who] = KEYS[:1]
+    marked = grade(folder, Handed("a", sheet), out)
     assert not marked.failed
     wanted = {"fay": 2, "Jos\u00e9": 2, long: 2, "\\udcff": 2, "g\\n# 2 of 2": 0}
-    wanted |= dict.fromkeys(("ann", "bob", "cem", "dora", "eve"), 0)
+    wanted |= dict.fromkeys(("ann", "bob", "cem", "dora", "eve", "Zoe\u0308"), 0)
     found = rows(out)
     assert {who: int(row["marks"]) for who, row in found.items()} == wanted
     assert len(list((out / REPORTS).iterdir())) == len(wanted)
@@ -338,7 +347,8 @@ def test_marks_are_written_by_one_run_and_elsewhere(tmp_path):
     out.mkdir()
     with grading.alone(out), pytest.raises(ValueError, match="another run"):
         grade(folder, HANDED, out)
-    for inside in (folder, folder / "marks"):
+    (tmp_path / "link").symlink_to(folder)
+    for inside in (folder, folder / "marks", tmp_path / "link" / "marks"):
         with pytest.raises(ValueError, match="among the submissions"):
             grade(folder, HANDED, inside)
 

@@ -31,15 +31,19 @@ def test_nothing_is_solved_at_first(file):
     )
 
 
-def test_tries_are_counted_and_the_first_success_is_kept():
+def test_tries_are_counted_and_the_first_success_is_kept(file):
     record(KEY, False)
     assert progress()[KEY] == (1, None)
+    assert f"· {KEY}" in repr(progress())
     record(KEY, True)
     first = progress()[KEY].solved
     assert first is not None
-    record(KEY, False)
-    assert progress()[KEY] == (3, first)
     assert f"✓ {KEY}" in repr(progress())
+    earlier = "2001-02-03T04:05:06+00:00"
+    file.write_text(file.read_text().replace(first, earlier))
+    record(KEY, True)
+    record(KEY, False)
+    assert progress()[KEY] == (4, earlier)
 
 
 def test_what_a_newer_version_knows_is_kept(file):
@@ -79,13 +83,18 @@ def test_a_write_that_breaks_off_leaves_the_old_file(file, monkeypatch):
     before = file.read_bytes()
 
     def broken(number):
+        beside.extend(os.listdir(file.parent))
         raise OSError("no space left")
+
+    beside: list[str] = []
 
     monkeypatch.setattr(os, "fsync", broken)
     with pytest.raises(ProgressError, match="cannot be written"):
         record(KEY, False)
     assert file.read_bytes() == before
     assert set(os.listdir(file.parent)) == {file.name, f".{file.name}.lock"}
+    # on the same disk, so that the one takes the other's place in one act
+    assert len(beside) == 3
 
 
 def test_a_folder_in_its_place_is_told(file):

@@ -11,8 +11,9 @@ nbformat = pytest.importorskip("nbformat", reason='pip install "ctlearn[course]"
 pytest.importorskip("tqdm", reason='no tqdm: pip install "ctlearn[course]"')
 
 from ctlearn.course.__main__ import main  # noqa: E402
-from ctlearn.course.assignments import SETS  # noqa: E402
+from ctlearn.course.assignments import SETS, Handed  # noqa: E402
 from ctlearn.course.bank import exercises  # noqa: E402
+from ctlearn.course.grade import Marked  # noqa: E402
 
 
 def test_all_there_is_is_listed(capsys):
@@ -57,6 +58,30 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path):
     words = ["--seed", "1", "--jobs", "0"]
     with pytest.raises(SystemExit):
         main(["grade", str(out), "--handed", handed, "--out", marks, *words])
+
+
+def test_a_sheet_for_instructors_has_the_solutions(tmp_path):
+    words = ["export", "--chapter", "16", "--format", "markdown", "--out"]
+    for reader in ("student", "instructor"):
+        assert main([*words, str(tmp_path / reader), "--for", reader]) == 0
+        (file,) = (tmp_path / reader).glob("*.md")
+        assert ("**Hint.**" in file.read_text()) == (reader == "instructor")
+
+
+def test_what_was_not_marked_is_told(monkeypatch, capsys, tmp_path):
+    file = tmp_path / "handed-out.json"
+    Handed("a", {}).save(file)
+    words = ["grade", str(tmp_path), "--handed", str(file), "--out", str(tmp_path)]
+    cases = [
+        (Marked((), (), ()), 0, "0 marked"),
+        (Marked((), (("ann", "no sandbox"),), ()), 1, "again: ann: no sandbox"),
+        (Marked((), (), ("bob",)), 1, "nothing was handed out to them: bob"),
+    ]
+    left = iter(cases)
+    monkeypatch.setattr("ctlearn.course.__main__.grade", lambda *_, **__: next(left)[0])
+    for _, status, told in cases:
+        assert main(words) == status
+        assert told in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

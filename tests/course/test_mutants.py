@@ -25,6 +25,7 @@ def made(body, arguments="a, b"):
         ("return a @ b", {"return b @ a", "return a * b", "return b @ b"}),
         ("return -a.T", {"return a.T", "return -a"}),
         ("return a < b", {"return a <= b"}),
+        ("return a and b", {"return a or b"}),
         ("return np.tril(a, -1)", {"return np.triu(a, -1)", "return np.tril(a, 1)"}),
         ("return np.exp(a)", {"return a", "return np.exp(b)"}),
         ("return np.outer(a, b)", {"return np.outer(b, a)"}),

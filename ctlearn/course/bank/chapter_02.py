@@ -59,6 +59,16 @@ needs and no list of the past. Return all answers, $T \times d_v$; none for no t
             "pair by?",
         ),
         Mistake(
+            "one matrix under two names",
+            slip(
+                counted,
+                ("S = S + np.outer(key, v[t])", "S += np.outer(key, v[t])"),
+                ("R = R + S", "R += S"),
+            ),
+            "Look at both states after a single token. Are they two matrices, or one "
+            "with two names?",
+        ),
+        Mistake(
             "the newest counts nothing",
             slip(
                 counted,

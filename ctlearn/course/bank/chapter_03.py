@@ -87,6 +87,18 @@ needed: `K.reshape(T // C, C, d)` is a stack of chunks.
             "What does the third chunk know of the first?",
         ),
         Mistake(
+            "one state in every place",
+            slip(
+                two_passes,
+                (
+                    "np.cumsum(written, axis=0) - written",
+                    "np.tile(written.sum(axis=0), (len(written), 1, 1))",
+                ),
+            ),
+            "Every entry of your stack is the last state. Was each entry a matrix of "
+            "its own when it was put there, or is it one that went on changing?",
+        ),
+        Mistake(
             "no mask inside a chunk",
             slip(two_passes, ("np.tril(Q @ across)", "(Q @ across)")),
             "Change the last token of a chunk, and look at the answer to its first.",

@@ -74,6 +74,11 @@ not write into what you were given.
             "0?",
         ),
         Mistake(
+            "all gates so far",
+            slip(gated_memory, ("log_decay[t])", "log_decay[: t + 1].sum())")),
+            "By which gates has the state been multiplied already when token t comes?",
+        ),
+        Mistake(
             "reads before it writes",
             slip(
                 gated_memory,

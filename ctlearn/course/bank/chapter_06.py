@@ -165,6 +165,22 @@ write into what you were given.
             "What does a start that already knows a pair have to learn from it?",
         ),
         Mistake(
+            "the errors of what was learned so far",
+            slip(
+                ask_from,
+                (
+                    "return q @ W + np.tril(q @ k.T) @ (beta[:, None] * (v - k @ W))",
+                    "o = np.empty_like(v)\n"
+                    "    for t in range(len(beta)):\n"
+                    "        W = W + beta[t] * np.outer(k[t], v[t] - W.T @ k[t])\n"
+                    "        o[t] = W.T @ q[t]\n"
+                    "    return o",
+                ),
+            ),
+            "This compares each pair with what the pairs before it have left. At which "
+            "matrix does the statement take all slopes?",
+        ),
+        Mistake(
             "what the start says by itself is left out",
             slip(ask_from, ("q @ W + ", "")),
             "What is answered when every step size is zero?",

@@ -440,7 +440,8 @@ sum for a memory that answers zero. So no pass at all gives 1.
                 ),
                 ("    for _", "    S = np.zeros((k.shape[1], v.shape[1]))\n    for _"),
             ),
-            "What does the second pass find in the memory when it begins?",
+            "This is the error after one pass, however many are asked for. What does "
+            "the second pass find in the memory, and which pair does it read first?",
         ),
         Mistake(
             "a mean over the entries",

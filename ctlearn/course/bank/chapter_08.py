@@ -362,6 +362,16 @@ chunk, an instructor sees.)
             "Does a token's answer know of its own write? Look at the diagonal.",
         ),
         Mistake(
+            "the answers start from the state after the chunk",
+            slip(
+                in_chunks,
+                ("        S = S + k[c].T @ U\n", ""),
+                ("        o[c] =", "        S = S + k[c].T @ U\n        o[c] ="),
+            ),
+            "What a chunk's own tokens wrote is added to its answers by itself. Which "
+            "state may an answer start from, so that nothing counts twice?",
+        ),
+        Mistake(
             "the values in the place of the writes",
             slip(in_chunks, ("    S = S + k[c].T @ U", "    S = S + k[c].T @ v[c]")),
             "What does a chunk add to the state: what its tokens were told, or what "

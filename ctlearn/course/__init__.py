@@ -53,7 +53,9 @@ def check(key: str, function: Callable) -> Verdict:
 
     Where nbgrader runs a notebook, it is not: the progress would be the instructor's. A
     progress file that cannot be kept is told by a warning. Raises KeyError, with the
-    keys of the chapter, for a key that there is not, and TypeError for no function.
+    keys of the chapter, for a key that there is not, TypeError for no function,
+    RuntimeError for a kernel where there is no Triton, and ImportError without the
+    packages of `ctlearn[course]`.
     """
     find(key)
     if not callable(function):

@@ -75,7 +75,10 @@ def judge(
     seed: int | None = None,
     limits: Limits = LIMITS,
 ) -> Verdict:
-    """The verdict on one exercise; inputs are drawn anew each time, unless seeded."""
+    """The verdict on one exercise; inputs are drawn anew each time, unless seeded.
+
+    Raises RuntimeError where it cannot be judged, such as a kernel without Triton.
+    """
     (verdict,) = verdicts([exercise], submission, seed, limits)
     return verdict
 
@@ -89,6 +92,7 @@ def verdicts(
     """Verdicts on several exercises of one submission, in order; limits are for each.
 
     They share a process as long as nothing stops it and they may import the same.
+    Raises RuntimeError if there can be none.
     """
     seed = secrets.randbits(32) if seed is None else seed
     with contextlib.ExitStack() as opened:
@@ -207,7 +211,8 @@ def apart(
     """The verdict on an exercise of the bank, of a judge in a fresh process.
 
     Whatever this session has done to NumPy, to ctlearn or to the numbers' printing does
-    not reach it. Raises KeyError for a key that there is not.
+    not reach it. Raises KeyError for a key that there is not, and
+    RuntimeError as `judge` does.
     """
     exercise = exercises()[key]
     if exercise.puzzle:  # these have a fresh process anyhow

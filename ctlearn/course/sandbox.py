@@ -74,7 +74,11 @@ class Function(NamedTuple):
     function: Callable
 
     def payload(self) -> dict[str, Any]:
-        """The function by value, with what it names of its own module."""
+        """The function by value, with what it names of its own module.
+
+        Raises Stopped if it has something that cannot be sent, and ImportError
+        without cloudpickle.
+        """
         try:
             import cloudpickle
         except ImportError as missing:
@@ -121,7 +125,11 @@ class File(NamedTuple):
     path: Path
 
     def payload(self) -> dict[str, Any]:
-        """A module's bytes, or the cells of code of a notebook; nothing is run here."""
+        """A module's bytes, or the cells of code of a notebook; nothing is run here.
+
+        Raises Stopped if there is no such file, or it cannot be read as what it is
+        called.
+        """
         path = Path(self.path)
         if not path.is_file():
             raise Stopped("missing", f"There is no file {path.name}.")

@@ -56,7 +56,7 @@ def folder(tmp_path):
     (inside / "bob.py").write_text(WRONG)
     (inside / "cem.py").write_text(ENDLESS)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(RIGHT)])
-    nbformat.write(notebook, inside / "dora" / "deep" / "mine.ipynb")
+    nbformat.write(notebook, inside / "dora" / "deep" / "-mine.ipynb")
     (inside / "eve.py").write_text(BROKEN)
     (inside / "@fay.ipynb").write_text("{")
     kept = inside / "dora" / ".ipynb_checkpoints"
@@ -78,6 +78,7 @@ def test_a_folder_is_marked(folder, tmp_path):
     wanted = {"ann": 4, "bob": 2, "cem": 2, "dora": 4, "eve": 0, "'@fay": 0, "'=sum": 4}
     assert {who: int(row["marks"]) for who, row in found.items()} == wanted
     assert {row["of"] for row in found.values()} == {"4"}
+    assert found["dora"]["file"] == "'-mine.ipynb"
     mistakes = (out / MISTAKES).read_text(encoding="utf-8")
     assert "07.slope,'@fay,missing" in mistakes
     assert (found["bob"]["07.slope"], found["bob"]["07.strength"]) == ("2", "0")
@@ -105,6 +106,16 @@ def test_a_file_that_changed_is_marked_anew(tmp_path):
     grade(folder, HANDED, out)
     assert rows(out)["ann"]["marks"] == "4"
     assert len(lines(out)) == 1 + 3
+
+
+def test_another_sheet_is_marked_anew_with_the_seed_that_there_was(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    grade(folder, Handed("a", {"ann": KEYS[:1]}), out, seed=0)
+    assert rows(out)["ann"]["of"] == "2"
+    grade(folder, Handed("a", {"ann": KEYS}), out)
+    assert rows(out)["ann"]["of"] == "4"
+    assert json.loads(lines(out)[0]) == {"name": "a", "seed": 0}
 
 
 def test_who_hands_in_nothing_and_who_was_asked_nothing(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from ctlearn import memory
 from ctlearn.course import sandbox
 from ctlearn.course.exercise import Stopped
 from ctlearn.course.runner import fence
+from ctlearn.course.runner.child import ending
 from ctlearn.course.runner.messages import CODES, TooMuch, Unfit, pack, unpack
 from ctlearn.course.runner.submission import Submission
 from ctlearn.course.sandbox import File, Function, Limits, Sandbox, Text
@@ -377,6 +379,13 @@ def test_a_file_that_cannot_be_read_is_missing_what_is_asked(tmp_path):
         kind, says = submission.missing("mine")
         silent = name in ("empty.py", "latin.py")
         assert (kind, says.endswith("mine.")) == ("missing", silent)
+
+
+@pytest.mark.skipif(not hasattr(signal, "alarm"), reason="no alarm on Windows")
+def test_the_system_ends_what_has_no_parent_any_more():
+    with ending(1.5):
+        assert 6 < signal.getitimer(signal.ITIMER_REAL)[0] <= 7
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
 def test_why_there_is_no_answer_is_told_in_words_that_there_are():

@@ -33,6 +33,8 @@ MISTAKES = "mistakes.csv"
 SHOWN = 4
 # Bytes of a name from which on it is cut.
 LONG = 200
+# Folders in one another; walking through them takes a call each.
+DEEP = 50
 # What a kernel's inputs are drawn from must be below.
 SEEDS = 2**63
 
@@ -113,7 +115,7 @@ def is_folder(path: Path) -> bool:
 def files_in(folder: Path, unread: list[str]) -> list[Path]:
     """What may be a submission below a folder; folders not to be read go to `unread`.
 
-    What is hidden is left out.
+    What is hidden is left out. What lies below too many folders is not read.
     """
 
     def lost(error: OSError) -> None:
@@ -123,6 +125,9 @@ def files_in(folder: Path, unread: list[str]) -> list[Path]:
     for place, folders, files in os.walk(folder, onerror=lost):
         links = [x for x in folders if (Path(place) / x).is_symlink()]
         folders[:] = [name for name in folders if name[0] != "."]
+        if folders and len(Path(place).relative_to(folder).parts) >= DEEP:
+            unread.append(f"more than {DEEP} folders in one another")
+            folders.clear()
         paths = (Path(place) / name for name in (*files, *links) if name[0] != ".")
         found += [path for path in paths if path.suffix.lower() in ENDINGS]
     return sorted(found)

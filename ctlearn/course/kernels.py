@@ -23,7 +23,15 @@ from ctlearn.course.runner.child import ending, private
 from ctlearn.course.runner.fence import limit
 from ctlearn.course.runner.messages import pack
 from ctlearn.course.runner.submission import parsed
-from ctlearn.course.sandbox import Box, Function, Limits, Submitted, serving
+from ctlearn.course.sandbox import (
+    LONGEST,
+    Box,
+    Function,
+    Limits,
+    Submitted,
+    printable,
+    serving,
+)
 from ctlearn.kernels import interpreted
 
 # What a kernel may ask of Triton itself; `tl` is the puzzles' own concern.
@@ -55,7 +63,8 @@ class KernelBox(Box):
         name, cells = texts(self.submission, puzzle)
         asked = {"puzzle": puzzle, "name": name, "cells": cells, "seed": seed}
         reply = self.ask(asked)
-        return reply["passed"], reply["says"]
+        # a kernel may have words of its own for what stops it
+        return reply["passed"], printable(reply["says"][:LONGEST])
 
 
 def texts(submission: Submitted, name: str) -> tuple[str, Cells]:

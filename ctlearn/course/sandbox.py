@@ -42,6 +42,8 @@ START = 120
 LARGEST = 2**25
 # Cells of code in a notebook.
 MANY = 5000
+# Letters of what is said of a submission.
+LONGEST = 600
 # What a bare environment must hold nevertheless: where libraries and Windows are.
 KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
@@ -407,7 +409,7 @@ def _told(stopped: Any) -> Stopped:
     kinds = ("error", "forbidden", "memory", "missing", "output", "shape")
     match stopped:
         case (str(kind), str(says)) if kind in kinds:
-            return Stopped(kind, printable(says[:600]))
+            return Stopped(kind, printable(says[:LONGEST]))
     return forged()
 
 

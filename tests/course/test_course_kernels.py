@@ -123,7 +123,7 @@ CASES = {
     ),
     "brackets": ("(" * 10**5, False, "no function fade"),
     "stops": (
-        changed("rows = ", "tl.static_assert(C < 0)\n    rows = "),
+        changed("rows = ", "tl.static_assert(C < 0, '\x1b[2J')\n    rows = "),
         False,
         "stops",
     ),
@@ -144,6 +144,7 @@ def test_a_text_is_judged_by_the_kernel_in_it(case, box):
     found = box.examine("fade", 0)
     assert found[0] == passed, found
     assert word in found[1], found
+    assert found[1].isprintable()
 
 
 def test_a_kernel_of_a_session_goes_with_what_it_calls(box):

@@ -81,6 +81,8 @@ def test_a_folder_is_marked(folder, tmp_path):
     assert found["dora"]["file"] == "'-mine.ipynb"
     mistakes = (out / MISTAKES).read_text(encoding="utf-8")
     assert "07.slope,'@fay,missing" in mistakes
+    first = [line.partition(",")[0] for line in mistakes.splitlines()[1:]]
+    assert first == sorted(first)
     assert (found["bob"]["07.slope"], found["bob"]["07.strength"]) == ("2", "0")
     bob = (out / REPORTS / "bob.md").read_text(encoding="utf-8")
     begun = exercises()["07.strength"]
@@ -331,6 +333,15 @@ def test_a_folder_that_cannot_be_read_is_not_marked(tmp_path, monkeypatch):
     assert not rows(out)
     monkeypatch.undo()
     assert not grade(folder, HANDED, out).failed
+
+
+def test_folders_in_folders_cost_only_their_owner(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    (folder / "ann" / os.path.join(*"a" * (grading.DEEP + 1))).mkdir(parents=True)
+    (folder / "bob").mkdir()
+    marked = grade(folder, HANDED, out)
+    assert marked.failed == (("ann", "OSError: more than 50 folders in one another"),)
+    assert list(rows(out)) == ["bob"]
 
 
 def test_what_comes_while_it_is_marked_is_marked_the_next_time(tmp_path, monkeypatch):

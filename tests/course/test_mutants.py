@@ -26,6 +26,7 @@ def made(body, arguments="a, b"):
         ("return -a.T", {"return a.T", "return -a"}),
         ("return a < b", {"return a <= b"}),
         ("return a and b", {"return a or b"}),
+        ("if a:\n        b = 1", {"if not a:\n        b = 1"}),
         ("return np.tril(a, -1)", {"return np.triu(a, -1)", "return np.tril(a, 1)"}),
         ("return np.exp(a)", {"return a", "return np.exp(b)"}),
         ("return np.outer(a, b)", {"return np.outer(b, a)"}),
@@ -49,6 +50,7 @@ def test_slips_are_made(body, some):
 
 def test_nothing_is_made_where_there_is_nothing_to_slip_on():
     assert made("return a", "a") == set()
+    assert made("return True", "a") == set()
 
 
 def test_a_mutant_that_changes_nothing_got_by():

@@ -195,7 +195,7 @@ def grade(
         raise ValueError(f"jobs: expected 1 or more, got {jobs}")
     if seed is not None and not 0 <= seed < SEEDS:
         raise ValueError(f"seed: expected 0 or more, and less than 2^63, got {seed}")
-    make_room(folder, out)
+    make_out(folder, out)
     with alone(out):
         seed, before = begun(out, handed, seed)
         every = handed_in(folder, handed)
@@ -227,7 +227,7 @@ def grade(
     return Marked(results, tuple(failed), strangers)
 
 
-def make_room(folder: Path, out: Path) -> None:
+def make_out(folder: Path, out: Path) -> None:
     """Make `out`; raises ValueError if it is a file, or lies among the submissions."""
     if out.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"out: {out} lies among the submissions")

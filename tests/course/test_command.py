@@ -98,6 +98,7 @@ def test_what_was_not_marked_is_told(monkeypatch, capsys, tmp_path):
         ("export --chapter 99 --out x", "chapter: expected one with exercises, got 99"),
         ("export --set set-9 --out x", "invalid choice: 'set-9'"),
         ("export --out x", "--chapter --set is required"),
+        ("export --set project --seed 0 --out x", "set: the project is one text"),
         ("export --set set-1 --students none.txt --out x", "none.txt"),
         ("grade . --handed none.json --out x", "none.json is no list of what was"),
     ],

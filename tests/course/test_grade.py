@@ -198,7 +198,7 @@ def test_what_cannot_be_marked_with_is_told(found, given, told, tmp_path):
     assert out.exists() == bool(found)
     for taken in (folder / "ann.py", folder / "ann.py" / "out"):
         with pytest.raises(ValueError, match=r"out: .* is no folder"):
-            grading.make_room(tmp_path / "other", taken)
+            grading.make_out(tmp_path / "other", taken)
 
 
 def test_a_run_that_is_broken_off_asks_for_no_more(tmp_path, monkeypatch):

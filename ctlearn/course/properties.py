@@ -8,7 +8,7 @@ computed; `at_once` asks a function that may be trusted, in this process.
 import copy
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,13 +53,22 @@ def examine(exercise: Exercise, asked: Asked, seed: int) -> Finding:
 
 def lacking(exercise: Exercise, asked: Asked, rng: Rng) -> Iterator[Broken]:
     """The properties that an answer lacks, in order, as `examine` tells them."""
+    last: Sizes = {}
+
+    def draw(rng: Rng, sizes: Sizes) -> Inputs:
+        nonlocal last
+        last = sizes
+        return exercise.draw(rng, sizes)
+
+    watched = replace(exercise, draw=draw)
     for wanted in exercise.properties:
         try:
-            found = wanted.broken(asked, exercise, rng)
+            found = wanted.broken(asked, watched, rng)
         except Stopped as stopped:
             if stopped.kind != "error":
                 raise
-            yield Broken("an answer", stopped.says)
+            says = f"{stopped.says} That was at {listed(last)}."
+            yield Broken("an answer", says)
             return
         if found:
             yield found
@@ -95,7 +104,7 @@ def at_once(function: Callable) -> Asked:
             try:
                 value = function(**own)
             except Exception as error:
-                raise Stopped("error", f"{type(error).__name__}: {error}") from error
+                raise Stopped("error", f"{type(error).__name__}: {error}.") from error
         return Answer(value, own)
 
     return asked

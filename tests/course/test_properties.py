@@ -159,7 +159,8 @@ def test_an_exception_of_the_functions_own_ends_the_trials():
         raise IndexError("no such row")
 
     finding = found(stops, Values(), Untouched())
-    assert [x.says for x in finding.broken] == ["IndexError: no such row"]
+    says = "IndexError: no such row. That was at T = 7, d_k = 3, d_v = 2."
+    assert [x.says for x in finding.broken] == [says]
     assert finding.mistake is None
 
 

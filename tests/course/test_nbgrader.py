@@ -15,7 +15,7 @@ nbformat = pytest.importorskip("nbformat", reason='pip install "ctlearn[course]"
 pytest.importorskip("nbgrader", reason='no nbgrader: pip install "ctlearn[nbgrader]"')
 
 from ctlearn.course.__main__ import main  # noqa: E402
-from ctlearn.course.assignments import whole_chapter  # noqa: E402
+from ctlearn.course.assignments import draw, whole_chapter  # noqa: E402
 from ctlearn.course.bank import exercises  # noqa: E402
 from ctlearn.course.grade import MARKS  # noqa: E402
 
@@ -46,7 +46,7 @@ def answered(file, solved):
 def test_a_course_from_source_to_marks(tmp_path, monkeypatch):
     """By the page's own lines; students hand in between two of them."""
     monkeypatch.chdir(tmp_path)
-    course, keys = tmp_path / "course", list(CHAPTER.keys)
+    course, keys = tmp_path / "course", [x.key for x in draw(CHAPTER).exercises]
     make, echo, source, into, generate, autograde, table, back, given, marks = (
         commands()
     )

@@ -285,7 +285,7 @@ def rights_of(folder: str, guarded: list[str]) -> Rights:
     From the guarded folders nothing is read, whatever links lead to them, but from
     places of modules below them.
     """
-    readable = [*filter(None, sys.path), "/dev/urandom", "/usr/share/zoneinfo"]
+    readable = [*filter(None, sys.path), "/dev/urandom"]
     rights = dict.fromkeys(readable, READ)
     for path in map(Path, readable):
         for inner in map(Path, guarded):

@@ -1,6 +1,8 @@
 """Kernel exercises: of a submission only kernels are run, and they must compute."""
 
+import importlib.util
 import inspect
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,6 +87,16 @@ CASES = {
         False,
         "no annotation",
     ),
+    "a default by name that is called": (
+        changed("D: tl.constexpr)", "*, D: tl.constexpr = print(1))"),
+        False,
+        "numbers for defaults",
+    ),
+    "an annotation by place that is called": (
+        changed("fade(x, g", "fade(x: print(1), /, g"),
+        False,
+        "no annotation",
+    ),
     "what it returns is called": (
         changed("D: tl.constexpr):", "D: tl.constexpr) -> print(1):"),
         False,
@@ -155,6 +167,44 @@ def test_a_kernel_of_a_session_goes_with_what_it_calls(box):
     assert box.examine("chunk", 0)[0]
     with pytest.raises(Stopped, match=r"with @triton\.jit"):
         kernels.texts(Function(fade), "any")
+
+
+OF_A_SESSION = f"""
+import triton
+import triton.language as tl
+ONE = tl.constexpr(1)
+@triton.jit
+def risen(x):
+    return tl.exp(x) * ONE
+{changed("tl.exp(", "risen(")}
+"""
+
+
+def test_a_kernels_constants_go_with_it(tmp_path):
+    file = tmp_path / "session.py"
+    file.write_text(OF_A_SESSION)
+    spec = importlib.util.spec_from_file_location("session", file)
+    session = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(session)
+    name, cells = kernels.texts(Function(session.fade), "any")
+    assert b"ONE = tl.constexpr(1)" in cells
+    assert "ONE = tl.constexpr(1)" in kernels.module_of(cells, name)
+
+
+def test_what_python_would_run_is_not_taken():
+    text = CASES["a helper that is no kernel"][0]
+    assert "print" in text
+    assert "print" not in kernels.module_of([text.encode()], "fade")
+
+
+def test_the_child_holds_itself_to_limits(monkeypatch):
+    left, held = [{"memory": 1, "seconds": 2, "folder": "."}], []
+    channel = SimpleNamespace(receive=left.pop, send=lambda data: None)
+    monkeypatch.setattr(kernels, "private", lambda: channel)
+    monkeypatch.setattr(kernels, "limit", lambda *most: held.append(most))
+    with pytest.raises(IndexError):
+        kernels.serve()
+    assert held == [(1, 2)]
 
 
 def fade(x, g):

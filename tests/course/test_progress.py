@@ -144,8 +144,9 @@ def test_a_check_says_what_to_think_about_and_is_counted(file):
 def test_a_check_answers_even_if_progress_cannot_be_kept(file):
     file.parent.mkdir()
     file.write_text("{")
-    with pytest.warns(UserWarning, match="left as it is"):
+    with pytest.warns(UserWarning, match="left as it is") as told:
         assert not check(KEY, write).passed
+    assert told[0].filename == __file__
 
 
 def test_a_key_that_there_is_not_is_told_with_those_near():

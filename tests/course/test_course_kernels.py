@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import signal
 from types import SimpleNamespace
 
 import pytest
@@ -198,13 +199,20 @@ def test_what_python_would_run_is_not_taken():
 
 
 def test_the_child_holds_itself_to_limits(monkeypatch):
-    left, held = [{"memory": 1, "seconds": 2, "folder": "."}], []
+    asked = {"to": "a", "seconds": 3}
+    left, held = [asked, {"memory": 1, "seconds": 2, "folder": "."}], []
     channel = SimpleNamespace(receive=left.pop, send=lambda data: None)
+
+    def judged(*_):
+        held.append(round(signal.getitimer(signal.ITIMER_REAL)[0]))
+        return {"passed": True, "says": ""}
+
+    monkeypatch.setattr(kernels, "judged", judged)
     monkeypatch.setattr(kernels, "private", lambda: channel)
     monkeypatch.setattr(kernels, "limit", lambda *most: held.append(most))
     with pytest.raises(IndexError):
         kernels.serve()
-    assert held == [(1, 2)]
+    assert held == [(1, 2), 3 + 5]
 
 
 def fade(x, g):

@@ -99,6 +99,7 @@ CALM = {
         "error",
         "del sys.modules['_signal']\nimport _signal",
     ),
+    "complains at length": ("error", "raise ValueError('a' * 2**21)"),
     "gives a terminal orders": ("error", "raise ValueError('\\x1b[2J\\0')"),
     "changes arrays' methods": ("error", "np.ndarray.__eq__ = lambda *_: True"),
     "starts a thread": (

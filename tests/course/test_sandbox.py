@@ -19,7 +19,7 @@ from ctlearn.course import sandbox
 from ctlearn.course.exercise import Stopped
 from ctlearn.course.runner import fence
 from ctlearn.course.runner.child import ending
-from ctlearn.course.runner.messages import CODES, TooMuch, Unfit, pack, unpack
+from ctlearn.course.runner.messages import CODES, HEAD, TooMuch, Unfit, pack, unpack
 from ctlearn.course.runner.submission import Submission
 from ctlearn.course.sandbox import File, Function, Limits, Sandbox, Text
 
@@ -98,6 +98,7 @@ HEADS = (
     b'{"tuple": 3}',
     b'{"other": 3}',
     b"9" * 5000,
+    b" " * HEAD + b"1",
 )
 
 
@@ -115,6 +116,8 @@ def test_what_cannot_be_sent_is_told():
         pack(np.broadcast_to(1.0, (10**9, 10**9)), limit=10**6)
     with pytest.raises(TooMuch):
         pack(list(range(10**6)))
+    with pytest.raises(TooMuch):
+        pack([np.zeros(10)] * 9, limit=700)
 
 
 def test_the_longest_folder_that_fits_decides():
@@ -386,6 +389,31 @@ def test_the_system_ends_what_has_no_parent_any_more():
     with ending(1.5):
         assert 6 < signal.getitimer(signal.ITIMER_REAL)[0] <= 7
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+def test_a_process_is_limited_in_all_that_the_system_counts(monkeypatch):
+    resource = pytest.importorskip("resource", reason="Windows has no such limits")
+    held = {}
+    monkeypatch.setattr(resource, "setrlimit", held.__setitem__)
+    fence.limit(2**28, 2.0)
+    most = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NPROC: 0,
+        resource.RLIMIT_CPU: 110,
+        resource.RLIMIT_FSIZE: fence.FILE_BYTES,
+        resource.RLIMIT_NOFILE: fence.DESCRIPTORS,
+    }
+    assert all(held[kind] <= (n, n) for kind, n in most.items())
+
+
+def test_what_exits_is_not_read_further():
+    submission = Submission()
+    submission.load({"cells": [b"first = 1\nexit()\nsecond = 2", b"third = 3"]})
+    assert [hasattr(submission.module, x) for x in ("first", "second", "third")] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_why_there_is_no_answer_is_told_in_words_that_there_are():

@@ -82,7 +82,7 @@ def texts(submission: Submitted, name: str) -> tuple[str, Cells]:
 
 
 def gather(kernel: Any, found: dict[str, str]) -> None:
-    """Collect the text of a kernel and of all that it calls, the latter first.
+    """Collect the text of a kernel and of all that it calls.
 
     Raises TypeError for what is no kernel, and OSError if its text is not to be had.
     """
@@ -96,10 +96,7 @@ def gather(kernel: Any, found: dict[str, str]) -> None:
             gather(value, found)
         elif type(value).__name__ == "constexpr":
             found[name] = f"{name} = tl.constexpr({value.value!r})"
-    text = textwrap.dedent(inspect.getsource(function))
-    # the one that is asked for comes last
-    del found[function.__name__]
-    found[function.__name__] = text
+    found[function.__name__] = textwrap.dedent(inspect.getsource(function))
 
 
 def kernels_in(cells: Cells) -> Iterator[ast.FunctionDef | ast.Assign]:

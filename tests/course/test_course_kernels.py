@@ -124,6 +124,11 @@ CASES = {
         False,
         "cannot use risen",
     ),
+    "a helper that is no kernel, and no more": (
+        "@triton.jit\n@print\ndef risen(x):\n    return tl.exp(x)\n",
+        False,
+        "no function fade",
+    ),
     "a pattern, which reads what it likes": (
         changed("rows = ", "match x:\n        case tl.tensor(T=C): pass\n    rows = "),
         False,
@@ -177,6 +182,7 @@ ONE = tl.constexpr(1)
 @triton.jit
 def risen(x):
     return tl.exp(x) * ONE
+    return risen(x)
 {changed("tl.exp(", "risen(")}
 """
 

@@ -270,6 +270,11 @@ STORMY = {
         function("double", "import os\nos.write = lambda _, data: len(data)\nreturn x"),
     ),
     "aborts": ("crash", "SIGABRT", function("double", "import os\nos.abort()")),
+    "has used up its processor's time": (
+        "time",
+        "",
+        function("double", "import signal\nsignal.raise_signal(signal.SIGXCPU)"),
+    ),
     "exits at once": (
         "crash",
         "status 0",
@@ -499,6 +504,7 @@ READS = {
     "a descriptor": "import os\nos.open(p, 0)",
     "names of the fence": (
         "import linecache, os, sys\n"
+        "vars(sys.modules['runner']).get('fence', os).fault = lambda *_: ''\n"
         "for f in os.mkfifo, linecache.updatecache, sys.meta_path[0].find_spec:\n"
         "    f.__globals__['fault'] = lambda *_: ''\n"
         "return open(p).read()"

@@ -104,8 +104,9 @@ HEADS = (
 
 @pytest.mark.parametrize("head", HEADS, ids=lambda head: head[:24].decode())
 def test_what_is_no_message_is_a_value_error(head):
-    with pytest.raises(ValueError, match="no message"):
-        unpack(len(head).to_bytes(8, "big") + head)
+    for data in (len(head).to_bytes(8, "big") + head, pack(1) + head[:1] + b"1"):
+        with pytest.raises(ValueError, match="no message"):
+            unpack(data)
 
 
 def test_what_cannot_be_sent_is_told():
@@ -187,14 +188,17 @@ def test_events_are_refused_by_name_by_family_and_by_path(tmp_path):
 
 
 SURROUNDINGS = """
-import os, sys
+import os, sys, tempfile
 def known():
-    return len(os.environ), len(os.listdir()), os.getcwd() == os.environ["HOME"]
+    at_home = os.getcwd() == os.environ["HOME"] == tempfile.gettempdir()
+    return len(os.environ), len(os.listdir()), at_home
 def read():
     return len(sys.stdin.read()), len(sys.argv)
 def seen():
     on_the_path = any("course" in path for path in sys.path)
-    return int(on_the_path), int("runner.fence" in sys.modules), sys.flags.isolated
+    threads = int(os.environ["OMP_NUM_THREADS"])
+    fence = int("runner.fence" in sys.modules)
+    return int(on_the_path), fence, sys.flags.isolated, threads
 def writes(x):
     with open("a", "w") as file: file.write("b")
     return len(os.listdir())
@@ -223,7 +227,7 @@ def test_the_child_has_an_empty_folder_and_a_bare_environment(monkeypatch, tmp_p
         # Python adds one for the locale
         assert variables <= 6 + 1 + len(sandbox.KEPT)
         assert box.call("read", {}).value == (0, 1)
-        assert box.call("seen", {}).value == (0, 0, 1)
+        assert box.call("seen", {}).value == (0, 0, 1, 1)
         assert box.call("writes", {"x": None}).value == 1
         x = np.arange(3.0)
         answer = box.call("pair", {"x": x, "y": True})
@@ -237,6 +241,15 @@ def test_the_child_has_an_empty_folder_and_a_bare_environment(monkeypatch, tmp_p
     # its number may be another's by now
     monkeypatch.setattr(os, "killpg", None)
     box.child.close()
+
+
+def test_a_child_that_does_not_read_stops_nobody(tmp_path):
+    child = sandbox.Child("import time; time.sleep(30)", str(tmp_path), 2**20)
+    try:
+        with pytest.raises(Stopped, match="in time"):
+            child.ask(bytes(2**20), 0.1)
+    finally:
+        child.close()
 
 
 def test_seconds_are_for_all_calls_until_they_are_renewed():
@@ -310,7 +323,8 @@ def test_a_notebook_is_its_cells_and_what_stops_costs_only_itself(tmp_path):
         "from __future__ import annotations\nfrom ctlearn.course import check\n!ls",
         "x = 1 / 0\ny = 2",
         "def mine(a: Nobody): return math.floor(a) + y\ndef lacks(): return x\nmine?",
-        "check('a', mine)\nfor _ in range(2):\n    %time mine(1)\n",
+        "check('a', mine)\nfor _ in range(2):\n    %time mine(1)\n"
+        "def late(): raise ValueError(7)\n",
         "%%bash\nls",
         "half a letter = '\ud800'",
     )
@@ -323,6 +337,8 @@ def test_a_notebook_is_its_cells_and_what_stops_costs_only_itself(tmp_path):
         assert (kind, says.partition(" Before that: ")[2]) == ("error", first)
         none = f"There is no function other. {first}"
         assert told(box, "other") == ("missing", none)
+        late = "Your function stops. ValueError: 7 (line 4 of cell 5)."
+        assert told(box, "late") == ("error", late)
 
 
 def unreadable(folder):

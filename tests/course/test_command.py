@@ -40,7 +40,7 @@ def test_an_exercise_is_shown_and_checked(capsys, tmp_path):
         assert capsys.readouterr().out.startswith(told)
 
 
-def test_a_sheet_goes_out_and_comes_back(tmp_path):
+def test_a_sheet_goes_out_and_comes_back(tmp_path, capsys):
     names = tmp_path / "names.txt"
     names.write_text("ann\nbob\n")
     out = tmp_path / "out"
@@ -55,9 +55,11 @@ def test_a_sheet_goes_out_and_comes_back(tmp_path):
     assert (tmp_path / "marks" / "marks.csv").exists()
     (out / "mallory.py").write_text("")
     assert main(["grade", str(out), "--handed", handed, "--out", marks]) == 1
-    words = ["--seed", "1", "--jobs", "0"]
-    with pytest.raises(SystemExit):
-        main(["grade", str(out), "--handed", handed, "--out", marks, *words])
+    for option, wrong in (("jobs", "0"), ("seed", "-1")):
+        words = ["grade", str(out), "--handed", handed, "--out", marks]
+        with pytest.raises(SystemExit):
+            main([*words, f"--{option}", wrong])
+        assert f"error: {option}: expected" in capsys.readouterr().err
 
 
 def test_a_sheet_for_instructors_has_the_solutions(tmp_path):

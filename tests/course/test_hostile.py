@@ -95,6 +95,10 @@ CALM = {
         "import signal\nsignal.signal(signal.SIGALRM, print)",
     ),
     "has garbage run its code": ("error", "import gc\ngc.enable()"),
+    "looks whether garbage is collected": (
+        "wrong",
+        "import gc\nreturn 2 * x if gc.isenabled() else x",
+    ),
     "makes a module anew": (
         "error",
         "del sys.modules['_signal']\nimport _signal",

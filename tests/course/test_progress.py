@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ctlearn import course
 from ctlearn.course import check, show
 from ctlearn.course.bank import exercises
+from ctlearn.course.judge import Verdict
 from ctlearn.course.progress import ProgressError, place, progress, record
 
 KEY = "07.strength"
@@ -138,6 +140,17 @@ def test_a_check_says_what_to_think_about_and_is_counted(file):
     assert progress()[KEY] == (1, None)
     verdict = check(KEY, lambda k, v, beta, S: S + beta * np.outer(k, v - S.T @ k))
     assert verdict.passed
+    assert progress()[KEY].solved
+
+
+def test_where_nbgrader_marks_nothing_is_counted(file, monkeypatch):
+    verdict = Verdict(KEY, True, "passed", "")
+    monkeypatch.setattr(course, "apart", lambda *_: verdict)
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    assert check(KEY, write) is verdict
+    assert not file.exists()
+    monkeypatch.delenv("NBGRADER_EXECUTION")
+    assert check(KEY, write) is verdict
     assert progress()[KEY].solved
 
 

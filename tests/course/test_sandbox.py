@@ -324,7 +324,7 @@ def test_a_notebook_is_its_cells_and_what_stops_costs_only_itself(tmp_path):
         "x = 1 / 0\ny = 2",
         "def mine(a: Nobody): return math.floor(a) + y\ndef lacks(): return x\nmine?",
         "check('a', mine)\nfor _ in range(2):\n    %time mine(1)\n"
-        "def late(): raise ValueError(7)\n",
+        "def late(): raise ValueError(7)\ndef deep(): return late()\n",
         "%%bash\nls",
         "half a letter = '\ud800'",
     )
@@ -338,7 +338,7 @@ def test_a_notebook_is_its_cells_and_what_stops_costs_only_itself(tmp_path):
         none = f"There is no function other. {first}"
         assert told(box, "other") == ("missing", none)
         late = "Your function stops. ValueError: 7 (line 4 of cell 5)."
-        assert told(box, "late") == ("error", late)
+        assert told(box, "late") == told(box, "deep") == ("error", late)
 
 
 def unreadable(folder):

@@ -140,6 +140,14 @@ def test_the_longest_folder_that_fits_decides():
     assert {path: fence.right(rights, path) for path in expected} == expected
 
 
+def test_from_a_folder_that_is_gone_nothing_may_be_done(monkeypatch):
+    def gone():
+        raise FileNotFoundError
+
+    monkeypatch.setattr(fence, "getcwd", gone)
+    assert fence.right(fence.longest_first({"/": fence.WRITE}), "a") == fence.NONE
+
+
 def test_what_is_guarded_is_so_by_any_path(tmp_path, monkeypatch):
     inside = tmp_path / "library" / "ours"
     inside.mkdir(parents=True)

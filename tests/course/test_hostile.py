@@ -112,7 +112,11 @@ CALM = {
     ),
     "makes a pipe elsewhere": (
         "error",
-        "import os\nos.mkfifo('mine')",
+        "import posix\nposix.mkfifo('mine')",
+    ),
+    "has a signal run its code, by what is below": (
+        "error",
+        "import _signal\n_signal.signal(_signal.SIGALRM, print)",
     ),
     "makes a pipe elsewhere, and finds how among others": (
         "error",

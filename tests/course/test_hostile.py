@@ -94,6 +94,10 @@ CALM = {
         "error",
         "import signal\nsignal.signal(signal.SIGALRM, print)",
     ),
+    "has a signal run its code, by what is below": (
+        "error",
+        "import _signal\n_signal.signal(_signal.SIGALRM, print)",
+    ),
     "has garbage run its code": ("error", "import gc\ngc.enable()"),
     "looks whether garbage is collected": (
         "wrong",
@@ -113,10 +117,6 @@ CALM = {
     "makes a pipe elsewhere": (
         "error",
         "import posix\nposix.mkfifo('mine')",
-    ),
-    "has a signal run its code, by what is below": (
-        "error",
-        "import _signal\n_signal.signal(_signal.SIGALRM, print)",
     ),
     "makes a pipe elsewhere, and finds how among others": (
         "error",

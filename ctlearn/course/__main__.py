@@ -19,16 +19,10 @@ from pathlib import Path
 from ctlearn.course import find, show
 from ctlearn.course.assignments import SETS, draw, handed, roster, whole_chapter
 from ctlearn.course.bank import exercises
+from ctlearn.course.export import FORMATS, PROJECT, export, export_project
 from ctlearn.course.grade import MARKS, grade
 from ctlearn.course.judge import judge
 from ctlearn.course.sandbox import File
-
-try:
-    from tqdm import tqdm
-
-    from ctlearn.course.export import FORMATS, PROJECT, export, export_project
-except ImportError as missing:
-    sys.exit(f'the course needs {missing.name}: pip install "ctlearn[course]"')
 
 
 def main(words: list[str] | None = None) -> int:
@@ -46,6 +40,9 @@ def main(words: list[str] | None = None) -> int:
         # whoever reads has enough, and Python would complain of it at its end, too
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except ImportError as missing:
+        says = f'the course needs {missing.name}: pip install "ctlearn[course]"'
+        parser.error(says)
     except (ValueError, OSError, KeyError, RuntimeError) as error:
         parser.error(str(error.args[0] if isinstance(error, KeyError) else error))
 
@@ -142,6 +139,8 @@ def _written(given: argparse.Namespace) -> list[Path]:
 
 
 def _grade(given: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
     def progress(done: Iterable, n: int) -> Iterable:
         return tqdm(done, total=n, unit="submission", disable=None)
 

@@ -6,6 +6,7 @@ that neighbours have different sheets and the same marks to win.
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -188,6 +189,10 @@ class Handed(NamedTuple):
         return None if keys is None else tuple(exercises()[key] for key in keys)
 
 
+# What may come of bytes that `Handed.save` did not write.
+_FAULTS = (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError)
+
+
 def handed(file: Path) -> Handed:
     """What `Handed.save` wrote.
 
@@ -197,9 +202,11 @@ def handed(file: Path) -> Handed:
         held = json.loads(file.read_text(encoding="utf-8"))
         if held["format"] != FORMAT:
             raise ValueError(f"format {held['format']}")
-        sheets = {str(who): tuple(keys) for who, keys in held["sheets"].items()}
+        sheets = {
+            str(who): tuple(map(str, keys)) for who, keys in held["sheets"].items()
+        }
         name = str(held["name"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except _FAULTS as error:
         says = f"{file} is no list of what was handed out: {error}"
         raise ValueError(says) from error
     unknown = {key for keys in sheets.values() for key in keys} - set(exercises())
@@ -211,10 +218,15 @@ def handed(file: Path) -> Handed:
 def roster(file: Path) -> tuple[str, ...]:
     """Students' names, one on a line, as their files will be called.
 
-    Raises ValueError for a name twice, or one that cannot be the name of a file.
+    Raises ValueError for a file that cannot be read, a name twice, or one that cannot
+    be the name of a file.
     """
-    lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    names = [line for line in lines if line]
+    try:
+        # some programs begin a text with a mark of its encoding
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"students: {file} cannot be read: {error}") from error
+    names = [line.strip() for line in text.splitlines() if line.strip()]
     check_names(names)
     return tuple(names)
 
@@ -225,6 +237,16 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         if name != Path(name).name or name.startswith(".") or set(name) & set('\\:*?"'):
             raise ValueError(f"students: {name!r} cannot be the name of a file")
-        if name.casefold() in seen:
+        # as file systems and `grade` compare them
+        same = unicodedata.normalize("NFC", name).casefold()
+        if same in seen:
             raise ValueError(f"students: {name!r} is there twice")
-        seen.add(name.casefold())
+        seen.add(same)
+
+
+def make_folder(out: Path) -> None:
+    """Make the folder `out`; raises ValueError if something else has that name."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ValueError(f"out: {out} is no folder") from error

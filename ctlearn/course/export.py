@@ -13,13 +13,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import nbformat
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-
-from ctlearn.course.assignments import Assignment, Handed, ProblemSet, draw
+from ctlearn.course.assignments import (
+    Assignment,
+    Handed,
+    ProblemSet,
+    draw,
+    make_folder,
+)
 from ctlearn.course.exercise import Exercise, body, head
 
 Reader = Literal["student", "instructor"]
+Kind = Literal["words", "program", "mark"]
 
 IMPORTS = "import numpy as np\n{}\nfrom ctlearn.course import check\n"
 OF_KERNELS = "import triton\nimport triton.language as tl\n"
@@ -33,7 +37,7 @@ PROJECT = "project"
 class Part(NamedTuple):
     """A piece of an assignment: words, the text of a program, or a cell that marks."""
 
-    kind: Literal["words", "program", "mark"]
+    kind: Kind
     text: str
     exercise: Exercise | None = None
 
@@ -75,40 +79,41 @@ def told(exercise: Exercise) -> str:
     )
 
 
-def as_notebook(assignment: Assignment, reader: Reader) -> nbformat.NotebookNode:
+class Cell(NamedTuple):
+    """A cell of a notebook; `about` is what nbgrader keeps with it."""
+
+    kind: Kind
+    text: str
+    about: dict[str, Any] | None = None
+
+
+def as_notebook(assignment: Assignment, reader: Reader) -> str:
     """A notebook in which each answer can be checked at once."""
-    cells = [
-        new_markdown_cell(part.text)
-        if part.kind == "words"
-        else new_code_cell(part.text.strip())
-        for part in parts(assignment, reader)
-    ]
-    return finished(assignment, cells)
+    cells = [Cell(part.kind, part.text) for part in parts(assignment, reader)]
+    return written(assignment, cells)
 
 
-def as_nbgrader(assignment: Assignment, reader: Reader) -> nbformat.NotebookNode:
+def as_nbgrader(assignment: Assignment, reader: Reader) -> str:
     """The source for nbgrader, if for an instructor, and its release for a student."""
     cells = []
     for i, part in enumerate(parts(assignment, "student")):
-        exercise = part.exercise
+        exercise, text = part.exercise, part.text
         if exercise is None:
             # not locked: a student may import more
-            make = new_markdown_cell if part.kind == "words" else new_code_cell
-            cells.append(make(part.text.strip()))
+            cells.append(Cell(part.kind, text))
         elif part.kind == "words":
-            text = part.text
             if exercise.begins:
                 text += f"\n\nBegin from this:\n\n{fenced(exercise.stub)}"
             about = noted(f"asked-{i:02}", solution=False, points=None)
-            cells.append(new_markdown_cell(text, metadata=about))
+            cells.append(Cell(part.kind, text, about))
         elif part.kind == "program":
             about = noted(exercise.key, solution=True, points=None)
-            cells.append(new_code_cell(answered(exercise, reader), metadata=about))
+            cells.append(Cell(part.kind, answered(exercise, reader), about))
         else:
-            text = f"verdict = {part.text}\nprint(verdict)\nassert verdict.passed"
+            text = f"verdict = {text}\nprint(verdict)\nassert verdict.passed"
             about = noted(f"mark-{exercise.key}", solution=False, points=exercise.marks)
-            cells.append(new_code_cell(text, metadata=about))
-    return finished(assignment, cells)
+            cells.append(Cell(part.kind, text, about))
+    return written(assignment, cells)
 
 
 def fenced(text: str) -> str:
@@ -139,15 +144,20 @@ def noted(name: str, *, solution: bool, points: int | None) -> dict[str, Any]:
     return {"nbgrader": held}
 
 
-def finished(assignment: Assignment, cells: list) -> nbformat.NotebookNode:
+def written(assignment: Assignment, cells: list[Cell]) -> str:
     """A notebook of these cells, whose ids are the same each time it is made."""
+    # takes longer to import than all else that a command of the course needs
+    import nbformat
+    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+    made = []
     for i, cell in enumerate(cells):
-        cell["id"] = f"{assignment.name}-{i:02}"
+        make = new_markdown_cell if cell.kind == "words" else new_code_cell
+        name, about = f"{assignment.name}-{i:02}", cell.about or {}
+        made.append(make(cell.text.strip(), id=name, metadata=about))
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    return new_notebook(
-        cells=cells,
-        metadata={"kernelspec": kernel, "language_info": {"name": "python"}},
-    )
+    whole = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    return nbformat.writes(new_notebook(cells=made, metadata=whole)) + "\n"
 
 
 def as_markdown(assignment: Assignment, reader: Reader) -> str:
@@ -161,14 +171,10 @@ def as_markdown(assignment: Assignment, reader: Reader) -> str:
     )
 
 
-def _written(make: Callable[..., nbformat.NotebookNode]) -> Callable[..., str]:
-    return lambda assignment, reader: nbformat.writes(make(assignment, reader)) + "\n"
-
-
 # How a format is made, and what its files are called.
 FORMATS: dict[str, tuple[Callable[[Assignment, Reader], str], str]] = {
-    "notebook": (_written(as_notebook), "ipynb"),
-    "nbgrader": (_written(as_nbgrader), "ipynb"),
+    "notebook": (as_notebook, "ipynb"),
+    "nbgrader": (as_nbgrader, "ipynb"),
     "markdown": (as_markdown, "md"),
 }
 
@@ -208,11 +214,14 @@ def export(
 
 
 def make_room(out: Path, wanted: Iterable[Path]) -> None:
-    """Make the folder; raises FileExistsError if a file that is wanted is there."""
+    """Make the folder; raises FileExistsError if a file that is wanted is there.
+
+    Raises ValueError as `make_folder` does.
+    """
     there = [str(file) for file in wanted if file.exists()]
     if there:
         raise FileExistsError(f"out: {', '.join(there)} would be written over")
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
 
 
 def project() -> str:

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ctlearn.course.assignments import Handed
+from ctlearn.course.assignments import Handed, make_folder
 from ctlearn.course.exercise import Exercise
 from ctlearn.course.judge import Verdict, verdicts
 from ctlearn.course.locked import locked
@@ -231,10 +231,7 @@ def make_out(folder: Path, out: Path) -> None:
     """Make `out`; raises ValueError if it is a file, or lies among the submissions."""
     if out.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"out: {out} lies among the submissions")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise ValueError(f"out: {out} is no folder") from error
+    make_folder(out)
 
 
 def _same(result: Result, each: HandedIn, handed: Handed) -> bool:

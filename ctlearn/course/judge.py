@@ -51,9 +51,9 @@ class Verdict(NamedTuple):
 
     `kind` is "passed"; or "wrong", if a property is lacking; or what stopped it:
     "error", "shape" or "missing" is the function's own, "time", "memory", "output",
-    "crash" and "forbidden" are its process's. `says` tells shapes and no number that is
-    right, `hint` what to think about, and `mistake` the name of the mistake that was
-    recognised, if one was.
+    "crash" and "forbidden" are its process's. `says` tells shapes and, but for one of a
+    kernel, no number that is right; `hint` what to think about where the answer is
+    wrong; and `mistake` the name of the mistake that was recognised, if one was.
     """
 
     key: str
@@ -121,13 +121,14 @@ def boxed(
 
 def verdict_on(exercise: Exercise, box: Sandbox | KernelBox, seed: int) -> Verdict:
     """The verdict on what is in the box."""
-    not_yet = Verdict(exercise.key, False, "wrong", "", exercise.hint)
+    not_yet = Verdict(exercise.key, False, "wrong", "")
     try:
         if isinstance(box, KernelBox):
             passed, says = box.examine(exercise.puzzle, seed)
             if passed:
                 return Verdict(exercise.key, True, "passed", says)
-            return told(not_yet._replace(says=says), known(exercise, box, seed, says))
+            wrong = not_yet._replace(says=says, hint=exercise.hint)
+            return told(wrong, known(exercise, box, seed, says))
         broken, mistake = examine(exercise, fitting(exercise, box), seed)
     except Stopped as stopped:
         stopped_by = not_yet._replace(kind=stopped.kind, says=stopped.says)
@@ -139,9 +140,12 @@ def verdict_on(exercise: Exercise, box: Sandbox | KernelBox, seed: int) -> Verdi
         tried = "; ".join(listed(sizes) for sizes in exercise.shapes)
         return Verdict(exercise.key, True, "passed", f"Right at {tried}.")
     first = broken[0]
-    kind = "error" if first.name == RAN else "wrong"
-    hint = KEEP if first.name == Untouched.name else exercise.hint
-    return told(not_yet._replace(kind=kind, says=first.says, hint=hint), mistake)
+    wrong = not_yet._replace(says=first.says, hint=exercise.hint)
+    if first.name == RAN:
+        wrong = wrong._replace(kind="error", hint="")
+    elif first.name == Untouched.name:
+        wrong = wrong._replace(hint=KEEP)
+    return told(wrong, mistake)
 
 
 def told(verdict: Verdict, mistake: Mistake | None) -> Verdict:
@@ -183,10 +187,8 @@ def fitting(exercise: Exercise, box: Sandbox) -> Asked:
         answer = box.call(exercise.name, inputs)
         if len(exercise.returns) == 1 and isinstance(answer.value, list | tuple):
             kind = type(answer.value).__name__
-            says = (
-                f"Your function returns a {kind}; {exercise.returns[0]} is asked for."
-            )
-            raise Stopped("shape", says)
+            wanted = f"{exercise.returns[0]}, one array or number, is asked for"
+            raise Stopped("shape", f"Your function returns a {kind} where {wanted}.")
         return answer
 
     return asked
@@ -220,7 +222,7 @@ def apart(
     try:
         held = submission.payload()
     except Stopped as stopped:
-        return Verdict(key, False, stopped.kind, stopped.says, exercise.hint)
+        return Verdict(key, False, stopped.kind, stopped.says)
     asked = {"key": key, "held": held, "seed": seed, "limits": tuple(limits)}
     code = serving(__name__, ("ctlearn", "numpy", "cloudpickle"))
     with tempfile.TemporaryDirectory() as folder:

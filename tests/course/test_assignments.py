@@ -77,6 +77,8 @@ def test_what_was_handed_out_is_kept(tmp_path):
         ("[]", "no list of what was handed out"),
         ('{"format": 9}', "format 9"),
         ('{"format": 1, "name": "a", "sheets": {"": ["07.none"]}}', r"\['07.none'\]"),
+        ('{"format": 1, "name": "a", "sheets": {"": [["07.slope"]]}}', "there are not"),
+        ("[" * 100_000, "no list of what was handed out"),
     ],
 )
 def test_another_file_is_refused(tmp_path, text, match):
@@ -93,4 +95,16 @@ def test_names_that_cannot_be_told_apart_are_refused(tmp_path, name):
     with pytest.raises(ValueError, match="students: "):
         roster(file)
     file.write_text("ann\n\nbob \n")
+    assert roster(file) == ("ann", "bob")
+
+
+def test_a_list_of_names_is_text(tmp_path):
+    file = tmp_path / "names.txt"
+    for data in (b"ann\n\xff\n", "a\N{COMBINING ACUTE ACCENT}\n\xe1\n".encode()):
+        file.write_bytes(data)
+        with pytest.raises(ValueError, match="students: "):
+            roster(file)
+    with pytest.raises(ValueError, match=r"students: .* cannot be read"):
+        roster(tmp_path)
+    file.write_text("ann\nbob\n", encoding="utf-8-sig")
     assert roster(file) == ("ann", "bob")

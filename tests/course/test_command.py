@@ -1,7 +1,6 @@
 """The command reads, hands out and marks, and says in one line what it cannot do."""
 
 import os
-import runpy
 import subprocess
 import sys
 
@@ -127,11 +126,38 @@ def test_what_stops_elsewhere_is_said_in_a_line(monkeypatch, capsys, tmp_path):
     assert capsys.readouterr().err.startswith("broken off")
 
 
-def test_what_must_be_installed_is_said(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    monkeypatch.delitem(sys.modules, "ctlearn.course.__main__")
-    with pytest.raises(SystemExit, match=r"tqdm: pip install .ctlearn\[course\]"):
-        runpy.run_module("ctlearn.course.__main__")
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("tqdm", "grade in --handed handed.json --out marks"),
+        ("nbformat", "export --chapter 7 --out sheets"),
+    ],
+)
+def test_what_must_be_installed_is_said(module, words, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SystemExit):
+        main(words.split())
+    told = f'the course needs {module}: pip install "ctlearn[course]"'
+    assert told in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_takes_long_to_import_is_not_for_a_look():
+    """To import nbformat takes longer than all that `list` does."""
+    heavy = "set(sys.modules) & {'nbformat', 'jsonschema', 'torch', 'sympy'}"
+    asked = f"import sys, ctlearn.course.__main__; print({heavy})"
+    run = [sys.executable, "-c", asked]
+    assert subprocess.check_output(run, text=True) == "set()\n"
+
+
+def test_a_folder_is_no_file(capsys, tmp_path):
+    file = tmp_path / "sheets"
+    file.touch()
+    for words in (["--chapter", "7"], ["--set", "project"]):
+        with pytest.raises(SystemExit):
+            main(["export", *words, "--out", str(file)])
+        assert f"out: {file} is no folder" in capsys.readouterr().err
 
 
 def test_it_runs_as_a_module_and_a_reader_may_go_away():

@@ -49,9 +49,10 @@ def test_a_verdict_says_what_is_lacking_and_what_to_think_about():
     minus = text_of(wanted.mistakes[0].function)
     sine = "import numpy as np\ndef plus(x): return np.sin(x)"
     written = "def plus(x):\n    x += 1\n    return x"
-    right, sign, other, kept = (
+    stops = "def plus(x): return y"
+    right, sign, other, kept, stopped = (
         judge.judge(wanted, Text(text), limits=LIMITS)
-        for text in (text_of(plus), minus, sine, written)
+        for text in (text_of(plus), minus, sine, written, stops)
     )
     assert right == ("00.plus", True, "passed", "Right at n = 3; n = 1.", "", "")
     assert repr(right) == "Passed. Right at n = 3; n = 1."
@@ -62,6 +63,7 @@ def test_a_verdict_says_what_is_lacking_and_what_to_think_about():
     # the exercise's own hint would lead astray
     assert kept.says == "Your function writes into its argument x, at n = 3."
     assert kept.hint == judge.KEEP
+    assert (stopped.kind, stopped.hint) == ("error", "")
 
 
 def test_inputs_are_new_each_time_unless_they_are_seeded():

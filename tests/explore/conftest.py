@@ -230,7 +230,7 @@ def expect_fact() -> Callable[[Any, str, str], None]:
 
     def expect(page: Any, name: str, text: str) -> None:
         fact = page.locator(".x-facts div", has_text=name).locator("dd")
-        fact.filter(has_text=re.compile(f"^{re.escape(text)}$")).wait_for(timeout=5000)
+        fact.filter(has_text=re.compile(f"^{re.escape(text)}$")).wait_for()
 
     return expect
 

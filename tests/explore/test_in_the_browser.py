@@ -28,7 +28,7 @@ def expect_error(one, **settings):
     """Wait until the read-out shows NumPy's error at these settings."""
     text = f"{compute(**settings)['error']:.2f}"
     fact = one.locator(".x-facts div", has_text="recall error").locator("dd")
-    fact.filter(has_text=re.compile(f"^{re.escape(text)}$")).wait_for(timeout=5000)
+    fact.filter(has_text=re.compile(f"^{re.escape(text)}$")).wait_for()
 
 
 def address_of(page, pattern):

@@ -137,7 +137,6 @@ def speed(page, handle, near):
         "([handle, near]) => Math.abs(Math.log(document.querySelector("
         "`[data-drag='${handle}']`).getAttribute('aria-valuenow') / near)) < 0.07",
         arg=[handle, near],
-        timeout=5000,
     )
     return float(page.get_attribute(f"[data-drag='{handle}']", "aria-valuenow"))
 

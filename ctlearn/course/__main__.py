@@ -34,7 +34,7 @@ def main(words: list[str] | None = None) -> int:
         print(end="", flush=True)
         return status
     except KeyboardInterrupt:
-        print("broken off; marking goes on if it is asked for again", file=sys.stderr)
+        print("broken off", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # whoever reads has enough, and Python would complain of it at its end, too

@@ -83,6 +83,23 @@ def test_what_nbgrader_takes_out_is_the_solution():
         assert lines(before) <= lines(exercise.stub)
 
 
+@pytest.mark.parametrize("reader", ["student", "instructor"])
+def test_who_is_to_mend_a_function_is_shown_it(reader):
+    """Of a cell with a solution nbgrader leaves nothing that was faulty."""
+    problems = whole_chapter(7)
+    text = written("nbgrader", reader, problems)
+    begun = [x for x in draw(problems).exercises if x.begins]
+    assert begun
+    words = [
+        cell.source
+        for cell in nbformat.reads(text, 4).cells
+        if cell.cell_type == "markdown"
+    ]
+    for exercise in begun:
+        (shown,) = [x for x in words if exercise.statement in x]
+        assert f"```python\n{exercise.stub.strip()}\n```" in shown
+
+
 def test_files_are_the_same_each_time_and_never_written_over(tmp_path):
     students = ("ann", "bob", "cem", "dora")
     for out in ("one", "two"):

@@ -177,7 +177,7 @@ were given as it was.
             here=lambda x: x | {"k": np.eye(len(x["k"]))[0]},
         ),
         Limit(
-            "a very large strength makes the memory answer v",
+            "a very large strength makes the memory answer v, nearly",
             # larger ones are too much for who solves a system for the new state
             here=lambda x: x | {"beta": 1e4},
         ),
